@@ -1,0 +1,25 @@
+"""The errors that cross a part's border. Three kinds, by what the receiver does about them."""
+
+
+class ExoError(Exception):
+    """Root of all errors that exo raises on purpose."""
+
+
+class Rejected(ExoError):  # noqa: N818  (the design's word)
+    """The caller's fault. Its message is acknowledged and never tried again; over HTTP it is a 4xx."""
+
+    def __init__(self, reason: str, *, code: str = "invalid_request", param: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+        self.param = param
+
+
+class Retryable(ExoError):  # noqa: N818
+    """Nobody's fault and it may pass: the message comes again later."""
+
+
+class Fatal(ExoError):  # noqa: N818
+    """This process cannot go on. It says why in one line and exits with `exit_code`."""
+
+    exit_code = 1
