@@ -1,0 +1,21 @@
+"""Engines, made by name, so that a library is imported only in the process that runs it."""
+
+from typing import assert_never
+
+from exo.domain.shard import EngineName
+from exo.runner.engines.base import Engine
+
+
+def make_engine(name: EngineName) -> Engine:
+    """An engine that is not loaded yet."""
+    match name:
+        case "mlx":
+            from exo.runner.engines.mlx.engine import MlxEngine  # noqa: PLC0415  (imported only where it runs)
+
+            return MlxEngine()
+        case "scripted":
+            from exo.runner.engines.scripted import ScriptedEngine  # noqa: PLC0415  (tests only)
+
+            return ScriptedEngine()
+        case _:
+            assert_never(name)

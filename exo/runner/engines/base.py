@@ -1,0 +1,110 @@
+"""What the runner asks of an engine, and what an engine answers. Nothing here knows of MLX or any other library.
+
+All calls to one engine come from one thread, `load` first: arrays and streams belong to the thread that made them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from exo.domain.ids import TaskId
+from exo.domain.sampling import FinishReason, SamplingParams
+from exo.domain.shard import Shard
+from exo.runner.output.detokenize import Detokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOutput:
+    """One new token of a request, the last one where `finish_reason` is set.
+
+    With "stop", `token` is the end token and carries no text; with "length" it is an ordinary token. Either way it
+    was computed, so the outputs of a request, counted, are its completion tokens.
+    """
+
+    task_id: TaskId
+    token: int
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillOutput:
+    """How many of a prompt's tokens have been computed."""
+
+    task_id: TaskId
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOutput:
+    """This request is over, with an error; the others go on. `code` is a stable word, `message` is for people."""
+
+    task_id: TaskId
+    code: str
+    message: str
+
+
+EngineOutput = TokenOutput | PrefillOutput | FailedOutput
+
+Progress = Callable[[int, int], None]
+"""Called with layers loaded, of how many."""
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back, as the loaded model has them."""
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end a generation."""
+        ...
+
+    def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
+        """The prompt's tokens, ending where the assistant begins. Raises Rejected where the chat template refuses."""
+        ...
+
+    def detokenizer(self) -> Detokenizer:
+        """A fresh one, for one generation."""
+        ...
+
+
+class Engine(Protocol):
+    """One shard of one model that generates for several requests side by side."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. Raises Fatal before `load`."""
+        ...
+
+    @property
+    def in_flight(self) -> int:
+        """Requests submitted that have neither finished, failed nor been cancelled."""
+        ...
+
+    def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
+        """Holds the shard's weights, read from `folder`, when it returns. Raises Fatal where the model cannot be held."""
+        ...
+
+    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
+        """Queues a request; its first output comes from a later `step`.
+
+        Raises Rejected: `empty_prompt`; `context_length_exceeded` where the prompt and `max_tokens` (or one token)
+        are longer than the card's context; `insufficient_memory` where its keys and values would not fit what is
+        free; `duplicate_task` where the task is in flight.
+        """
+        ...
+
+    def step(self) -> list[EngineOutput]:
+        """One decode step for every running request, and a slice of prefill for waiting ones. Empty when idle.
+
+        Raises whatever broke the engine as a whole; nothing is to be expected of it afterwards.
+        """
+        ...
+
+    def cancel(self, task_ids: Iterable[TaskId]) -> None:
+        """Drops these requests: no later `step` yields anything of them. Unknown and finished ones are ignored."""
+        ...
+
+    def close(self) -> None:
+        """Gives back what the engine holds. It may be called twice, and before `load`."""
+        ...

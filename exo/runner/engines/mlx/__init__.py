@@ -1,0 +1,1 @@
+"""The MLX engine: Metal, CUDA or CPU."""

@@ -1,0 +1,1 @@
+"""From tokens to what a client sees; the same for every engine."""
