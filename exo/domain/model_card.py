@@ -38,7 +38,9 @@ class HubSource(Frozen):
 
 Source = Annotated[FolderSource | WheelSource | HubSource, Field(discriminator="type")]
 
-Quantization = Literal["none", "float32", "float16", "bfloat16", "8bit", "6bit", "5bit", "4bit", "3bit", "2bit", "mxfp4"]
+Quantization = Literal[
+    "none", "float32", "float16", "bfloat16", "8bit", "6bit", "5bit", "4bit", "3bit", "2bit", "mxfp4"
+]
 
 
 class ModelCard(Frozen):

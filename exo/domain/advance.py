@@ -1,0 +1,85 @@
+"""What time alone brings about: deadlines, lost nodes, and queued work that can go on."""
+
+from collections.abc import Callable, Mapping
+
+from exo.domain import limits
+from exo.domain.decide import ending
+from exo.domain.decide.runners import fail_runner
+from exo.domain.dispatch import dispatch
+from exo.domain.fold import fold
+from exo.domain.ids import NodeId
+from exo.domain.messages.events import CancellationRequested, Entry, Event, Recorded
+from exo.domain.runner_status import Connecting, Failed, Loading, Waiting, Warming
+from exo.domain.state import Generation, Runner, State
+
+_RUNNER_DEADLINES: dict[type, float] = {
+    Waiting: limits.RUNNER_WAITING,
+    Connecting: limits.RUNNER_CONNECTING,
+    Loading: limits.RUNNER_LOADING,
+    Warming: limits.RUNNER_WARMING,
+}
+
+
+def advance(state: State, now: float, new_id: Callable[[], str], last_beats: Mapping[NodeId, float]) -> list[Event]:
+    """The events that are due at `now`, seconds since the epoch.
+
+    `last_beats` says when each node was last seen alive; a node that it does not name is given the benefit of the
+    doubt, so that a master that has just taken over, or has just got NATS back, loses nobody.
+    """
+    events: list[Event] = []
+    for node_id in _silent_nodes(state, now, last_beats):
+        reason = f"no sign of life for {limits.NODE_SILENT:.0f} s"
+        events += ending.lose_node(after(state, events, now), node_id, reason)
+    events += _overdue_runner(after(state, events, now), now)
+    events += _overdue_generations(after(state, events, now), now)
+    events += dispatch(after(state, events, now), new_id)
+    return events
+
+
+def after(state: State, events: list[Event], now: float) -> State:
+    """The state that follows once `events` are recorded."""
+    for event in events:
+        entry = Entry(recorded_at=now, cause_id=None, source="", event=event)
+        state = fold(state, Recorded(position=state.position + 1, entry=entry))
+    return state
+
+
+def _silent_nodes(state: State, now: float, last_beats: Mapping[NodeId, float]) -> list[NodeId]:
+    return [node_id for node_id in sorted(state.nodes) if now - last_beats.get(node_id, now) > limits.NODE_SILENT]
+
+
+def _overdue_runner(state: State, now: float) -> list[Event]:
+    """At most one: failing it may take others with it."""
+    for runner in sorted(state.runners.values(), key=lambda runner: runner.runner_id):
+        allowed = _RUNNER_DEADLINES.get(type(runner.status))
+        if allowed is not None and now - runner.since > allowed:
+            return fail_runner(state, runner, Failed(reason=_overdue_reason(runner, allowed)), now)
+    return []
+
+
+def _overdue_reason(runner: Runner, allowed: float) -> str:
+    return f"the runner was {runner.status.type} for more than {allowed:.0f} s"
+
+
+def _overdue_generations(state: State, now: float) -> list[Event]:
+    events: list[Event] = []
+    for generation in sorted(state.generations.values(), key=lambda generation: generation.queued_position):
+        events += _overdue(generation, now)
+    return events
+
+
+def _overdue(generation: Generation, now: float) -> list[Event]:
+    if generation.instance_id is None:
+        if now - generation.queued_at <= limits.QUEUED:
+            return []
+        error = f"the request waited more than {limits.QUEUED:.0f} s for '{generation.model_id}'"
+        return ending.end_generations([generation], "error", "queue_timeout", error)
+    if generation.cancel_requested_at is None:
+        if now - generation.dispatched_at <= limits.RUNNING:
+            return []
+        reason = f"it ran for more than {limits.RUNNING:.0f} s"
+        return [CancellationRequested(task_id=generation.task_id, reason=reason)]
+    if now - generation.cancel_requested_at <= limits.CANCELLING:
+        return []
+    error = f"the runner did not confirm the cancellation within {limits.CANCELLING:.0f} s"
+    return ending.end_generations([generation], "cancelled", "cancelled", error)

@@ -1,0 +1,53 @@
+"""The decision: State and one message give the events that follow from it."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from exo.domain.decide import generations, instances, nodes, runners
+from exo.domain.messages.commands import CancelGeneration, Command, DeleteInstance, PlaceInstance, StartGeneration
+from exo.domain.messages.events import CommandRejected, Event
+from exo.domain.messages.reports import DownloadSeen, GenerationEnded, NodeLeft, NodeSeen, Report, RunnerStatusSeen
+from exo.domain.state import State
+from exo.errors import Rejected
+
+NewId = Callable[[], str]
+
+
+def decide(state: State, message: Command | Report, now: float, new_id: NewId) -> list[Event]:
+    """The events that a message leads to. Pure: `now` is in seconds since the epoch, `new_id` gives unused ids.
+
+    A command always gives at least one event, CommandRejected where it is refused. A report that no longer applies
+    gives none.
+    """
+    match message:
+        case NodeSeen():
+            return nodes.seen(state, message)
+        case NodeLeft():
+            return nodes.left(state, message)
+        case DownloadSeen():
+            return nodes.download_seen(state, message)
+        case RunnerStatusSeen():
+            return runners.status_seen(state, message, now)
+        case GenerationEnded():
+            return generations.ended(state, message)
+        case PlaceInstance() | DeleteInstance() | StartGeneration() | CancelGeneration():
+            return _decide_command(state, message, now, new_id)
+        case _:
+            assert_never(message)
+
+
+def _decide_command(state: State, command: Command, now: float, new_id: NewId) -> list[Event]:
+    try:
+        match command:
+            case PlaceInstance():
+                return instances.place_instance(state, command, new_id)
+            case DeleteInstance():
+                return instances.delete_instance(state, command)
+            case StartGeneration():
+                return generations.start(state, command, now)
+            case CancelGeneration():
+                return generations.cancel(state, command)
+            case _:
+                assert_never(command)
+    except Rejected as refusal:
+        return [CommandRejected(command=command.type, code=refusal.code, reason=refusal.reason)]

@@ -1,0 +1,59 @@
+"""The events that end things together with all that depends on them."""
+
+from typing import Literal
+
+from exo.domain.ids import ModelId, NodeId
+from exo.domain.instance import Instance
+from exo.domain.messages.events import Event, GenerationFinished, InstanceDeleted, InstanceFailed, NodeLost
+from exo.domain.state import Generation, State, generations_on, instances_of
+
+
+def end_generations(
+    generations: list[Generation], finish_reason: Literal["cancelled", "error"], code: str, error: str
+) -> list[Event]:
+    """Each of them over, for one reason."""
+    return [
+        GenerationFinished(task_id=generation.task_id, finish_reason=finish_reason, code=code, error=error)
+        for generation in generations
+    ]
+
+
+def fail_instance(state: State, instance: Instance, reason: str) -> list[Event]:
+    """The instance given up, and every generation on it, or waiting for it alone, ended with the reason."""
+    error = f"the model {instance.model_id} failed: {reason}"
+    ended = end_generations(_dependents(state, instance), "error", "model_failed", error)
+    return [*ended, InstanceFailed(instance_id=instance.instance_id, reason=reason)]
+
+
+def delete_instance(state: State, instance: Instance, reason: str) -> list[Event]:
+    """The instance taken away, and every generation on it, or waiting for it alone, cancelled."""
+    error = f"the model {instance.model_id} was unloaded: {reason}"
+    ended = end_generations(_dependents(state, instance), "cancelled", "instance_deleted", error)
+    return [*ended, InstanceDeleted(instance_id=instance.instance_id, reason=reason)]
+
+
+def lose_node(state: State, node_id: NodeId, reason: str) -> list[Event]:
+    """The node gone, with every instance that has a shard on it. What is queued waits for another place."""
+    events: list[Event] = []
+    for _, instance in sorted(state.instances.items()):
+        if node_id in instance.node_ids:
+            running = generations_on(state, instance.instance_id)
+            events += end_generations(running, "error", "node_lost", f"the node that ran this was lost: {reason}")
+            events.append(InstanceDeleted(instance_id=instance.instance_id, reason=f"its node was lost: {reason}"))
+    return [*events, NodeLost(node_id=node_id, reason=reason)]
+
+
+def waiting_for(state: State, model_id: ModelId) -> list[Generation]:
+    """The queued generations of a model, in the order of the queue."""
+    found = (
+        generation
+        for generation in state.generations.values()
+        if generation.instance_id is None and generation.model_id == model_id
+    )
+    return sorted(found, key=lambda generation: generation.queued_position)
+
+
+def _dependents(state: State, instance: Instance) -> list[Generation]:
+    running = generations_on(state, instance.instance_id)
+    is_last = len(instances_of(state, instance.model_id)) == 1
+    return running + (waiting_for(state, instance.model_id) if is_last else [])

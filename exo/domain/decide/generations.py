@@ -1,0 +1,71 @@
+"""Decisions on starting, cancelling and ending generations."""
+
+from exo.domain import limits
+from exo.domain.decide import ending
+from exo.domain.decide.instances import card_of
+from exo.domain.messages.commands import CancelGeneration, StartGeneration
+from exo.domain.messages.events import CancellationRequested, Event, GenerationFinished, GenerationQueued
+from exo.domain.messages.reports import GenerationEnded
+from exo.domain.state import State, instances_of
+from exo.errors import Rejected
+
+
+def start(state: State, command: StartGeneration, now: float) -> list[Event]:
+    """The generation queued. Raises Rejected where the model is unknown or just failed, or its queue is full."""
+    if command.task_id in state.generations or any(one.task_id == command.task_id for one in state.ended):
+        raise Rejected(f"a generation '{command.task_id}' exists already", code="duplicate_task")
+    card_of(state, command.model_id)
+    _refuse_if_failed(state, command, now)
+    if len(ending.waiting_for(state, command.model_id)) >= limits.QUEUE_PER_MODEL:
+        reason = f"{limits.QUEUE_PER_MODEL} requests wait for '{command.model_id}' already; try again later"
+        raise Rejected(reason, code="queue_full")
+    return [
+        GenerationQueued(
+            task_id=command.task_id,
+            model_id=command.model_id,
+            estimated_tokens=command.estimated_tokens,
+            key=command.key,
+            reply_to=command.reply_to,
+            prompt=command.prompt,
+        )
+    ]
+
+
+def cancel(state: State, command: CancelGeneration) -> list[Event]:
+    """A queued generation is over at once; a running one is asked to stop. Raises Rejected where it is neither."""
+    generation = state.generations.get(command.task_id)
+    if generation is None:
+        raise Rejected(f"no generation '{command.task_id}' is queued or running", code="generation_not_found")
+    if generation.instance_id is None:
+        return ending.end_generations([generation], "cancelled", "cancelled", command.reason)
+    if generation.cancel_requested_at is not None:
+        raise Rejected(f"the generation '{command.task_id}' is being cancelled already", code="already_cancelling")
+    return [CancellationRequested(task_id=command.task_id, reason=command.reason)]
+
+
+def ended(state: State, report: GenerationEnded) -> list[Event]:
+    """The generation over, if it was still this process's."""
+    generation = state.generations.get(report.task_id)
+    if generation is None or not generation.processes or generation.processes[0] != report.process:
+        return []
+    return [
+        GenerationFinished(
+            task_id=report.task_id,
+            finish_reason=report.finish_reason,
+            usage=report.usage,
+            timings=report.timings,
+            code=report.code,
+            error=report.error,
+            output=report.output,
+        )
+    ]
+
+
+def _refuse_if_failed(state: State, command: StartGeneration, now: float) -> None:
+    failure = state.failures.get(command.model_id)
+    if failure is None or instances_of(state, command.model_id):
+        return
+    left = failure.at + limits.FAILURE_REMEMBERED - now
+    if left > 0:
+        reason = f"the model '{command.model_id}' could not be loaded: {failure.reason}. Tried again in {left:.0f} s"
+        raise Rejected(reason, code="model_failed")

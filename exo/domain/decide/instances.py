@@ -1,0 +1,47 @@
+"""Decisions on placing and deleting instances."""
+
+from collections.abc import Callable
+
+from exo.domain.decide import ending
+from exo.domain.ids import InstanceId, ModelId, RunnerId
+from exo.domain.messages.commands import DeleteInstance, PlaceInstance
+from exo.domain.messages.events import Event, InstancePlaced
+from exo.domain.model_card import ModelCard
+from exo.domain.placement import Placement, PlacementRequest, Refused, instance_from, place
+from exo.domain.state import State, instances_of
+from exo.errors import Rejected
+
+
+def card_of(state: State, model_id: ModelId) -> ModelCard:
+    """The card of a model that some node has or can get. Raises Rejected where none can."""
+    for _, node in sorted(state.nodes.items()):
+        holding = node.holdings.get(model_id)
+        if holding is not None:
+            return holding.card
+    raise Rejected(f"the model '{model_id}' is not known to any node", code="model_not_found", param="model")
+
+
+def place_instance(state: State, command: PlaceInstance, new_id: Callable[[], str]) -> list[Event]:
+    """The instance placed. Raises Rejected where the model is unknown, fits nowhere, or is there already."""
+    present = instances_of(state, command.model_id)
+    if command.only_if_absent and present:
+        raise Rejected(f"'{command.model_id}' is placed as {present[0].instance_id}", code="already_placed")
+    card = card_of(state, command.model_id)
+    placement = place(state, PlacementRequest(card, command.context, command.slots))
+    if isinstance(placement, Refused):
+        raise Rejected(placement.reason, code="insufficient_memory")
+    return [placed(placement, card, new_id)]
+
+
+def placed(placement: Placement, card: ModelCard, new_id: Callable[[], str]) -> InstancePlaced:
+    """The event that a placement becomes."""
+    instance = instance_from(placement, card, InstanceId(new_id()), RunnerId(new_id()))
+    return InstancePlaced(instance=instance, reason=placement.reason)
+
+
+def delete_instance(state: State, command: DeleteInstance) -> list[Event]:
+    """The instance deleted with all that runs on it. Raises Rejected where it is not there."""
+    instance = state.instances.get(command.instance_id)
+    if instance is None:
+        raise Rejected(f"there is no instance '{command.instance_id}'", code="instance_not_found")
+    return ending.delete_instance(state, instance, "deleted by a command")

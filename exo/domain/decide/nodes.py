@@ -1,0 +1,82 @@
+"""Decisions on what workers report of their machines."""
+
+from exo.domain import limits
+from exo.domain.decide import ending
+from exo.domain.messages.events import (
+    DownloadFailed,
+    DownloadFinished,
+    DownloadStarted,
+    Event,
+    NodeChanged,
+    NodeJoined,
+)
+from exo.domain.messages.reports import DownloadSeen, NodeLeft, NodeSeen
+from exo.domain.runner_status import Waiting
+from exo.domain.state import Node, State, generations_on
+
+
+def seen(state: State, report: NodeSeen) -> list[Event]:
+    """A new worker joins, and what ran on an earlier one of the same node is over; a known one may have changed."""
+    node = state.nodes.get(report.node_id)
+    if node is not None and node.boot_id == report.boot_id:
+        return _changed(node, report)
+    joined = NodeJoined(
+        node_id=report.node_id,
+        boot_id=report.boot_id,
+        facts=report.facts,
+        available_bytes=report.available_bytes,
+        holdings=report.holdings,
+    )
+    return [*_end_all_on(state, report), joined]
+
+
+def left(state: State, report: NodeLeft) -> list[Event]:
+    """The node is gone, unless a newer worker of it has joined since."""
+    node = state.nodes.get(report.node_id)
+    if node is None or node.boot_id != report.boot_id:
+        return []
+    return ending.lose_node(state, report.node_id, f"the worker on {node.facts.hostname} was stopped")
+
+
+def download_seen(state: State, report: DownloadSeen) -> list[Event]:
+    """A model is on its way, there, or not to be had: then what waits for it on that node fails."""
+    if report.node_id not in state.nodes:
+        return []
+    node_id, model_id = report.node_id, report.model_id
+    if report.status == "started":
+        return [DownloadStarted(node_id=node_id, model_id=model_id)]
+    if report.status == "finished":
+        return [DownloadFinished(node_id=node_id, model_id=model_id)]
+    events: list[Event] = [DownloadFailed(node_id=node_id, model_id=model_id, reason=report.reason)]
+    for runner in sorted(state.runners.values(), key=lambda runner: runner.runner_id):
+        instance = state.instances[runner.instance_id]
+        waits_here = runner.node_id == node_id and isinstance(runner.status, Waiting)
+        if waits_here and instance.model_id == model_id:
+            events += ending.fail_instance(state, instance, report.reason)
+    return events
+
+
+def _changed(node: Node, report: NodeSeen) -> list[Event]:
+    holdings = tuple(node.holdings[model_id] for model_id in sorted(node.holdings))
+    reported = tuple(sorted(report.holdings, key=lambda holding: holding.card.model_id))
+    moved = abs(report.available_bytes - node.available_bytes)
+    memory_matters = moved > limits.AVAILABLE_CHANGE * node.facts.memory_bytes
+    if report.facts == node.facts and reported == holdings and not memory_matters:
+        return []
+    changed = NodeChanged(
+        node_id=node.node_id,
+        facts=report.facts,
+        available_bytes=report.available_bytes,
+        holdings=report.holdings,
+    )
+    return [changed]
+
+
+def _end_all_on(state: State, report: NodeSeen) -> list[Event]:
+    error = "the worker that ran this generation was restarted"
+    events: list[Event] = []
+    for _, instance in sorted(state.instances.items()):
+        if report.node_id in instance.node_ids:
+            running = generations_on(state, instance.instance_id)
+            events += ending.end_generations(running, "error", "runner_failed", error)
+    return events

@@ -1,0 +1,74 @@
+"""Queued generations to ready instances, and instances for models that are asked for and not there."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from exo.domain.decide import ending, instances
+from exo.domain.ids import InstanceId, ModelId
+from exo.domain.messages.events import Event, GenerationDispatched
+from exo.domain.placement import PlacementRequest, Refused, place
+from exo.domain.state import Generation, State, instances_of, is_ready
+from exo.errors import Rejected
+
+
+def dispatch(state: State, new_id: Callable[[], str]) -> list[Event]:
+    """The events that bring waiting generations forward: first come first served, least busy replica first."""
+    waiting = [generation for generation in state.generations.values() if generation.instance_id is None]
+    if not waiting:
+        return []
+    by_model: dict[ModelId, list[Generation]] = {}
+    for generation in sorted(waiting, key=lambda generation: generation.queued_position):
+        by_model.setdefault(generation.model_id, []).append(generation)
+    busy = Counter(one.instance_id for one in state.generations.values() if one.instance_id is not None)
+    events: list[Event] = []
+    placing = False
+    for model_id, generations in by_model.items():
+        if instances_of(state, model_id):
+            events += _dispatch_model(state, model_id, generations, busy)
+        elif not placing:
+            # One placement a round: the next is decided on the state that this one leaves.
+            placed = _place_model(state, model_id, generations, new_id)
+            placing = bool(placed)
+            events += placed
+    return events
+
+
+def _dispatch_model(
+    state: State, model_id: ModelId, generations: list[Generation], busy: Counter[InstanceId]
+) -> list[Event]:
+    ready = [instance for instance in instances_of(state, model_id) if is_ready(state, instance)]
+    events: list[Event] = []
+    for generation in generations:
+        free = [instance for instance in ready if busy[instance.instance_id] < instance.slots]
+        if not free:
+            break
+        target = min(free, key=lambda instance: busy[instance.instance_id])
+        busy[target.instance_id] += 1
+        events.append(GenerationDispatched(task_id=generation.task_id, instance_id=target.instance_id))
+    return events
+
+
+def _place_model(
+    state: State, model_id: ModelId, generations: list[Generation], new_id: Callable[[], str]
+) -> list[Event]:
+    try:
+        card = instances.card_of(state, model_id)
+    except Rejected:
+        return []  # the node that has it is away; the deadline of the queue is running
+    placement = place(state, PlacementRequest(card))
+    if not isinstance(placement, Refused):
+        return [instances.placed(placement, card, new_id)]
+    if placement.may_pass:
+        return _make_room(state, model_id)
+    return ending.end_generations(generations, "error", "insufficient_memory", placement.reason)
+
+
+def _make_room(state: State, wanted: ModelId) -> list[Event]:
+    """One idle instance taken away, the one that was placed first in the order of ids; none while all are busy."""
+    used = {generation.instance_id for generation in state.generations.values()}
+    asked_for = {generation.model_id for generation in state.generations.values()}
+    for _, instance in sorted(state.instances.items()):
+        idle = instance.instance_id not in used and instance.model_id not in asked_for
+        if idle and is_ready(state, instance):
+            return ending.delete_instance(state, instance, f"room was needed for {wanted}")
+    return []

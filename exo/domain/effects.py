@@ -1,0 +1,77 @@
+"""What the master does to the outside because of events that are recorded. Each may be done twice without harm."""
+
+from dataclasses import dataclass
+
+from exo.domain.ids import InstanceId
+from exo.domain.messages.events import (
+    CancellationRequested,
+    Event,
+    GenerationDispatched,
+    InstanceDeleted,
+    InstanceFailed,
+)
+from exo.domain.messages.tasks import CancelTask, GenerateTask, Task
+from exo.domain.state import Generation, State
+
+
+@dataclass(frozen=True, slots=True)
+class PublishTask:
+    """Tell an instance's runners something."""
+
+    instance_id: InstanceId
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeTasks:
+    """Forget the tasks of an instance that is gone."""
+
+    instance_id: InstanceId
+
+
+Effect = PublishTask | PurgeTasks
+
+
+def effects(state: State, event: Event) -> list[Effect]:
+    """What follows from one event. `state` is the state after it, or after later events."""
+    match event:
+        case GenerationDispatched():
+            generation = state.generations.get(event.task_id)
+            return [generate(generation)] if generation else []
+        case CancellationRequested():
+            generation = state.generations.get(event.task_id)
+            return [cancel(generation)] if generation else []
+        case InstanceDeleted() | InstanceFailed():
+            return [PurgeTasks(event.instance_id)]
+        case _:
+            return []
+
+
+def outstanding(state: State) -> list[Effect]:
+    """Everything that a master that takes over must make sure has been done: it may have died between log and task."""
+    live = sorted(state.generations.values(), key=lambda generation: generation.queued_position)
+    running = [generation for generation in live if generation.instance_id is not None]
+    cancelling = [generation for generation in running if generation.cancel_requested_at is not None]
+    return [*map(generate, running), *map(cancel, cancelling)]
+
+
+def generate(generation: Generation) -> PublishTask:
+    """The task of a generation that was dispatched."""
+    task = GenerateTask(
+        task_id=generation.task_id,
+        reply_to=generation.reply_to,
+        processes=generation.processes,
+        log_output=generation.log_output,
+    )
+    return PublishTask(_instance(generation), task)
+
+
+def cancel(generation: Generation) -> PublishTask:
+    """The task that stops a generation that was dispatched."""
+    return PublishTask(_instance(generation), CancelTask(task_id=generation.task_id))
+
+
+def _instance(generation: Generation) -> InstanceId:
+    if generation.instance_id is None:
+        raise ValueError(f"generation {generation.task_id} is not dispatched")
+    return generation.instance_id

@@ -1,0 +1,37 @@
+"""One placement of a model: which shard lies where."""
+
+from pydantic import PositiveInt
+
+from exo.domain.base import Frozen
+from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
+from exo.domain.model_card import ModelCard
+from exo.domain.shard import EngineName, Shard
+
+
+class Instance(Frozen):
+    """A model on one or more nodes, in the engine that runs it there."""
+
+    instance_id: InstanceId
+    card: ModelCard
+    engine: EngineName
+    shards: tuple[Shard, ...]
+    """In the order of their ranks."""
+    context: PositiveInt
+    """Tokens that memory was reserved for."""
+    slots: PositiveInt
+    """Generations that run side by side; the others wait in the master's queue."""
+
+    @property
+    def model_id(self) -> ModelId:
+        """The model's full id."""
+        return self.card.model_id
+
+    @property
+    def node_ids(self) -> tuple[NodeId, ...]:
+        """Its nodes, by rank."""
+        return tuple(shard.node_id for shard in self.shards)
+
+    @property
+    def runner_ids(self) -> tuple[RunnerId, ...]:
+        """Its runners, by rank."""
+        return tuple(shard.runner_id for shard in self.shards)

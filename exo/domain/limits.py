@@ -1,0 +1,42 @@
+"""Bounds and deadlines that decisions use. Times in seconds, sizes in bytes unless named otherwise."""
+
+SLOTS = 8
+"""Generations side by side on one instance, unless its placement says otherwise."""
+CONTEXT_TOKENS = 8192
+"""Context that memory is reserved for, unless the placement says otherwise or the model has less."""
+QUEUE_PER_MODEL = 1000
+"""Generations that may wait for one model; the next is refused."""
+
+QUEUED = 1800.0
+"""A generation waits at most this long for a slot; bringing a cold model onto a disk is part of it."""
+RUNNING = 4 * 3600.0
+"""A generation takes at most this long; a runner that makes no progress is stopped long before, by its worker."""
+CANCELLING = 10.0
+"""A runner that was told to stop a generation has this long to say so."""
+
+RUNNER_WAITING = 3600.0
+"""From placement to a started process; covers bringing the model onto the disk."""
+RUNNER_CONNECTING = 60.0
+RUNNER_LOADING = 1800.0
+RUNNER_WARMING = 300.0
+RUNNER_FAILURES = 5
+"""Starts in a row that fail before the instance is given up."""
+BACKOFF_FIRST = 1.0
+BACKOFF_MOST = 30.0
+FAILURE_REMEMBERED = 30.0
+"""For this long a request for a model that could not be loaded is refused at once, with the reason."""
+
+NODE_SILENT = 10.0
+"""A node that shows no beat for this long is lost; beats come every two seconds."""
+AVAILABLE_CHANGE = 0.05
+"""Share of a node's memory by which its free memory must move to be an event."""
+
+HEADROOM = 1.1
+"""Weights and KV cache times this must fit: a 230 GB model does not run on a 256 GB machine."""
+UNIFIED_SHARE = 0.75
+"""Of memory shared with a GPU, the part that models may fill."""
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait before the start after `failures` failed ones in a row: 1, 2, 4 up to 30."""
+    return min(BACKOFF_MOST, BACKOFF_FIRST * 2.0 ** max(0, failures - 1))

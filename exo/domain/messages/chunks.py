@@ -1,0 +1,53 @@
+"""Chunks: pieces of output on their way from rank 0 to the API process that asked."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt
+
+from exo.domain.base import Frozen
+from exo.domain.ids import TaskId
+from exo.domain.sampling import FinishReason, Timings, Usage
+
+
+class TextPiece(Frozen):
+    """Some more of the answer."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class PrefillPiece(Frozen):
+    """So much of the prompt has been computed."""
+
+    type: Literal["prefill"] = "prefill"
+    done: NonNegativeInt
+    """Tokens."""
+    total: NonNegativeInt
+
+
+class EndPiece(Frozen):
+    """The generation is over, and this is its last chunk."""
+
+    type: Literal["end"] = "end"
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    stop_sequence: str | None = None
+    """Which of the stop sequences ended it, if one did."""
+    code: str = ""
+    """Of the error, where the finish reason is one."""
+    error: str = ""
+
+
+Piece = Annotated[TextPiece | PrefillPiece | EndPiece, Field(discriminator="type")]
+
+
+class ChunkGenerated(Frozen):
+    """One piece of output."""
+
+    type: Literal["ChunkGenerated"] = "ChunkGenerated"
+    version: Literal[1] = 1
+    task_id: TaskId
+    index: NonNegativeInt
+    """From 0, without a gap: a reader sees by it what it missed and what it has already."""
+    piece: Piece

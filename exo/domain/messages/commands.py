@@ -1,0 +1,58 @@
+"""Commands: what somebody wants. Each ends in events, or in a CommandRejected that says why."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from exo.domain.base import Frozen
+from exo.domain.ids import ApiId, InstanceId, ModelId, TaskId
+
+
+class PlaceInstance(Frozen):
+    """Put a model on one or more nodes and load it."""
+
+    type: Literal["PlaceInstance"] = "PlaceInstance"
+    version: Literal[1] = 1
+    model_id: ModelId
+    context: PositiveInt | None = None
+    """Tokens of prompt and output to reserve memory for; None: a default, at most the model's own."""
+    slots: PositiveInt | None = None
+    """Generations that may run side by side; None: a default."""
+    only_if_absent: bool = False
+    """Refuse when an instance of the model is there already, instead of adding a replica."""
+
+
+class DeleteInstance(Frozen):
+    """Unload an instance and cancel what runs on it."""
+
+    type: Literal["DeleteInstance"] = "DeleteInstance"
+    version: Literal[1] = 1
+    instance_id: InstanceId
+
+
+class StartGeneration(Frozen):
+    """Answer the request whose payload lies at `request.<task_id>`."""
+
+    type: Literal["StartGeneration"] = "StartGeneration"
+    version: Literal[1] = 1
+    task_id: TaskId
+    model_id: ModelId
+    estimated_tokens: NonNegativeInt
+    """Of the prompt, by its length."""
+    key: str
+    """Who pays: the name of the API key, or `anonymous`."""
+    reply_to: ApiId
+    prompt: str | None = None
+    """The request itself, only where the operator chose to log prompts."""
+
+
+class CancelGeneration(Frozen):
+    """Stop a generation, queued or running."""
+
+    type: Literal["CancelGeneration"] = "CancelGeneration"
+    version: Literal[1] = 1
+    task_id: TaskId
+    reason: str
+
+
+Command = Annotated[PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration, Field(discriminator="type")]

@@ -1,0 +1,264 @@
+"""Events: facts, in the past tense. A `type` that was logged once is frozen for ever; a changed shape gets a new `version`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
+
+from exo.domain.base import Frozen
+from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
+from exo.domain.instance import Instance
+from exo.domain.node import Holding, NodeFacts
+from exo.domain.sampling import FinishReason, Timings, Usage
+
+
+class MasterElected(Frozen):
+    """A master holds the lease and wrote this first: whoever wrote before it may not write again."""
+
+    type: Literal["MasterElected"] = "MasterElected"
+    version: Literal[1] = 1
+    node_id: NodeId
+    epoch: int
+
+
+class NodeJoined(Frozen):
+    """A worker started on a node. Every runner that the node had is gone."""
+
+    type: Literal["NodeJoined"] = "NodeJoined"
+    version: Literal[1] = 1
+    node_id: NodeId
+    boot_id: str
+    facts: NodeFacts
+    available_bytes: NonNegativeInt
+    holdings: tuple[Holding, ...]
+
+
+class NodeChanged(Frozen):
+    """Something about a node changed that a decision depends on."""
+
+    type: Literal["NodeChanged"] = "NodeChanged"
+    version: Literal[1] = 1
+    node_id: NodeId
+    facts: NodeFacts
+    available_bytes: NonNegativeInt
+    holdings: tuple[Holding, ...]
+
+
+class NodeLost(Frozen):
+    """A node is silent for longer than its deadline, or said goodbye."""
+
+    type: Literal["NodeLost"] = "NodeLost"
+    version: Literal[1] = 1
+    node_id: NodeId
+    reason: str
+
+
+class DownloadStarted(Frozen):
+    """A node began to bring a model onto its disk."""
+
+    type: Literal["DownloadStarted"] = "DownloadStarted"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+
+
+class DownloadFinished(Frozen):
+    """A node holds a model, ready to load."""
+
+    type: Literal["DownloadFinished"] = "DownloadFinished"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+
+
+class DownloadFailed(Frozen):
+    """A node could not get a model."""
+
+    type: Literal["DownloadFailed"] = "DownloadFailed"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+    reason: str
+
+
+class InstancePlaced(Frozen):
+    """A model was put on nodes; their workers start the runners."""
+
+    type: Literal["InstancePlaced"] = "InstancePlaced"
+    version: Literal[1] = 1
+    instance: Instance
+    reason: str
+    """Why there: the figures that the decision was based on."""
+
+
+class InstanceDeleted(Frozen):
+    """An instance is gone because somebody wanted it, or the room was needed."""
+
+    type: Literal["InstanceDeleted"] = "InstanceDeleted"
+    version: Literal[1] = 1
+    instance_id: InstanceId
+    reason: str
+
+
+class InstanceFailed(Frozen):
+    """An instance is given up."""
+
+    type: Literal["InstanceFailed"] = "InstanceFailed"
+    version: Literal[1] = 1
+    instance_id: InstanceId
+    reason: str
+
+
+class RunnerStarted(Frozen):
+    """A process was started for a runner; it is connecting."""
+
+    type: Literal["RunnerStarted"] = "RunnerStarted"
+    version: Literal[1] = 1
+    runner_id: RunnerId
+    process: str
+
+
+class RunnerLoading(Frozen):
+    """A runner reads its weights."""
+
+    type: Literal["RunnerLoading"] = "RunnerLoading"
+    version: Literal[1] = 1
+    runner_id: RunnerId
+
+
+class RunnerWarming(Frozen):
+    """A runner has its weights and tries itself out."""
+
+    type: Literal["RunnerWarming"] = "RunnerWarming"
+    version: Literal[1] = 1
+    runner_id: RunnerId
+
+
+class RunnerReady(Frozen):
+    """A runner takes tasks."""
+
+    type: Literal["RunnerReady"] = "RunnerReady"
+    version: Literal[1] = 1
+    runner_id: RunnerId
+    tokens_per_second: NonNegativeFloat
+
+
+class RunnerFailed(Frozen):
+    """A runner's process ended unasked, or overran a deadline."""
+
+    type: Literal["RunnerFailed"] = "RunnerFailed"
+    version: Literal[1] = 1
+    runner_id: RunnerId
+    reason: str
+    retry_at: NonNegativeFloat
+    """Seconds since the epoch: not started again before."""
+
+
+class RunnerStopped(Frozen):
+    """A runner's process ended as it was told."""
+
+    type: Literal["RunnerStopped"] = "RunnerStopped"
+    version: Literal[1] = 1
+    runner_id: RunnerId
+
+
+class GenerationQueued(Frozen):
+    """A generation was accepted and waits for a ready instance with a free slot."""
+
+    type: Literal["GenerationQueued"] = "GenerationQueued"
+    version: Literal[1] = 1
+    task_id: TaskId
+    model_id: ModelId
+    estimated_tokens: NonNegativeInt
+    key: str
+    reply_to: ApiId
+    prompt: str | None = None
+
+
+class GenerationDispatched(Frozen):
+    """A generation was given to an instance."""
+
+    type: Literal["GenerationDispatched"] = "GenerationDispatched"
+    version: Literal[1] = 1
+    task_id: TaskId
+    instance_id: InstanceId
+
+
+class CancellationRequested(Frozen):
+    """A running generation is to stop; the runner has been told."""
+
+    type: Literal["CancellationRequested"] = "CancellationRequested"
+    version: Literal[1] = 1
+    task_id: TaskId
+    reason: str
+
+
+class GenerationFinished(Frozen):
+    """A generation is over. Its slot is free."""
+
+    type: Literal["GenerationFinished"] = "GenerationFinished"
+    version: Literal[1] = 1
+    task_id: TaskId
+    finish_reason: FinishReason
+    usage: Usage = Usage()
+    timings: Timings = Timings()
+    code: str = ""
+    """Of the error, if it is one: as in the API's envelope."""
+    error: str = ""
+    output: str | None = None
+
+
+class CommandRejected(Frozen):
+    """A command was refused; its sender can do something about it."""
+
+    type: Literal["CommandRejected"] = "CommandRejected"
+    version: Literal[1] = 1
+    command: str
+    """The command's type."""
+    code: str
+    reason: str
+
+
+Event = Annotated[
+    MasterElected
+    | NodeJoined
+    | NodeChanged
+    | NodeLost
+    | DownloadStarted
+    | DownloadFinished
+    | DownloadFailed
+    | InstancePlaced
+    | InstanceDeleted
+    | InstanceFailed
+    | RunnerStarted
+    | RunnerLoading
+    | RunnerWarming
+    | RunnerReady
+    | RunnerFailed
+    | RunnerStopped
+    | GenerationQueued
+    | GenerationDispatched
+    | CancellationRequested
+    | GenerationFinished
+    | CommandRejected,
+    Field(discriminator="type"),
+]
+
+
+class Entry(Frozen):
+    """An event with its circumstances, before it has a place in the log. This is what a message on `EVENTS` holds."""
+
+    recorded_at: NonNegativeFloat
+    """Seconds since the epoch, by the master's clock; never less than the entry before it."""
+    cause_id: MessageId | None
+    """The command or report that led to it; None: the master's own doing (a deadline, an election)."""
+    source: str
+    """Who sent the cause, or the master's node."""
+    event: Event
+
+
+class Recorded(Frozen):
+    """An entry and its place in the log."""
+
+    position: int
+    """From 1, without a gap."""
+    entry: Entry

@@ -1,0 +1,102 @@
+"""What a worker has to do: the difference between what State wants of its node and what is there."""
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+from exo.domain.ids import ModelId, NodeId, RunnerId
+from exo.domain.instance import Instance
+from exo.domain.model_card import ModelCard
+from exo.domain.runner_status import Failed, Stopped, Waiting
+from exo.domain.shard import Shard
+from exo.domain.state import Runner, State
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What a worker has going."""
+
+    processes: Mapping[RunnerId, str]
+    """The start of each runner that has a process now."""
+    preparing: Set[ModelId]
+    ready: Set[ModelId]
+    """Models that are complete on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartRunner:
+    """Start a process for a shard."""
+
+    instance: Instance
+    shard: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class StopRunner:
+    """End a runner's process."""
+
+    runner_id: RunnerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareModel:
+    """Bring a model onto the disk: fetch, convert, check."""
+
+    card: ModelCard
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonModel:
+    """Nobody needs the model any more that is being prepared."""
+
+    model_id: ModelId
+
+
+Action = StartRunner | StopRunner | PrepareModel | AbandonModel
+
+
+def plan(node_id: NodeId, state: State, local: Local, now: float) -> list[Action]:
+    """The actions that bring a node closer to what State wants of it. Pure; `now` in seconds since the epoch."""
+    mine = [runner for _, runner in sorted(state.runners.items()) if runner.node_id == node_id]
+    if node_id not in state.nodes:
+        mine = []
+    return [*_stops(mine, local), *_abandons(mine, state, local), *_starts(mine, state, local, now)]
+
+
+def _stops(mine: list[Runner], local: Local) -> list[Action]:
+    wanted = {runner.runner_id: runner for runner in mine}
+    actions: list[Action] = []
+    for runner_id, process in sorted(local.processes.items()):
+        runner = wanted.get(runner_id)
+        if runner is None:
+            actions.append(StopRunner(runner_id, "its instance is gone"))
+        elif isinstance(runner.status, Failed) and runner.process == process:
+            actions.append(StopRunner(runner_id, runner.status.reason))
+    return actions
+
+
+def _abandons(mine: list[Runner], state: State, local: Local) -> list[Action]:
+    needed = {state.instances[runner.instance_id].model_id for runner in mine}
+    return [AbandonModel(model_id) for model_id in sorted(local.preparing - needed)]
+
+
+def _starts(mine: list[Runner], state: State, local: Local, now: float) -> list[Action]:
+    actions: list[Action] = []
+    asked: set[ModelId] = set()
+    for runner in mine:
+        if runner.runner_id in local.processes or not _may_start(runner, now):
+            continue
+        instance = state.instances[runner.instance_id]
+        if instance.model_id in local.ready:
+            shard = next(shard for shard in instance.shards if shard.runner_id == runner.runner_id)
+            actions.append(StartRunner(instance, shard))
+        elif instance.model_id not in local.preparing | asked:
+            asked.add(instance.model_id)
+            actions.append(PrepareModel(instance.card))
+    return actions
+
+
+def _may_start(runner: Runner, now: float) -> bool:
+    if isinstance(runner.status, Failed):
+        return now >= runner.retry_at
+    return isinstance(runner.status, Waiting | Stopped)

@@ -1,0 +1,59 @@
+"""The states of a runner: waiting -> connecting -> loading -> warming -> ready, or failed from any of them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from exo.domain.base import Frozen
+
+
+class Waiting(Frozen):
+    """Placed, and no process yet: its node is down, or the model is still being prepared there."""
+
+    type: Literal["waiting"] = "waiting"
+
+
+class Connecting(Frozen):
+    """The process was started and reaches for NATS."""
+
+    type: Literal["connecting"] = "connecting"
+
+
+class Loading(Frozen):
+    """Weights are being read. How far is a gauge."""
+
+    type: Literal["loading"] = "loading"
+
+
+class Warming(Frozen):
+    """A short prompt is run, to compile what needs compiling and to measure the speed."""
+
+    type: Literal["warming"] = "warming"
+
+
+class Ready(Frozen):
+    """Takes tasks."""
+
+    type: Literal["ready"] = "ready"
+    tokens_per_second: NonNegativeFloat
+    """Of one stream, at warm-up."""
+
+
+class Failed(Frozen):
+    """The process ended, or was ended, before it was asked to."""
+
+    type: Literal["failed"] = "failed"
+    reason: str
+    permanent: bool = False
+    """The same would happen again: a broken model file, not a lost connection."""
+
+
+class Stopped(Frozen):
+    """The process ended because it was told to."""
+
+    type: Literal["stopped"] = "stopped"
+
+
+RunnerStatus = Annotated[
+    Waiting | Connecting | Loading | Warming | Ready | Failed | Stopped, Field(discriminator="type")
+]

@@ -1,0 +1,138 @@
+"""State: everything that decisions rest on, and nothing else. Made by `fold` alone."""
+
+from typing import Literal
+
+from immutables import Map
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from exo.domain.base import Frozen
+from exo.domain.ids import ApiId, InstanceId, ModelId, NodeId, RunnerId, TaskId
+from exo.domain.instance import Instance
+from exo.domain.node import Holding, NodeFacts
+from exo.domain.persistent_map import PersistentMap
+from exo.domain.runner_status import Ready, RunnerStatus
+from exo.domain.sampling import FinishReason, Timings, Usage
+
+ENDED_KEPT = 100
+"""Ended generations that stay in State; all of them stay in the log's projection."""
+
+
+class Node(Frozen):
+    """A machine whose worker runs."""
+
+    node_id: NodeId
+    boot_id: str
+    facts: NodeFacts
+    available_bytes: NonNegativeInt
+    """Memory free at the last report that mattered."""
+    holdings: PersistentMap[ModelId, Holding]
+    joined_at: NonNegativeFloat
+
+
+class Runner(Frozen):
+    """One shard's place, and the process that fills it now."""
+
+    runner_id: RunnerId
+    instance_id: InstanceId
+    node_id: NodeId
+    status: RunnerStatus
+    since: NonNegativeFloat
+    """When it came into this status."""
+    process: str = ""
+    """Which start of it; empty before the first."""
+    failures: NonNegativeInt = 0
+    """Since it was last ready."""
+    retry_at: NonNegativeFloat = 0.0
+
+
+class Download(Frozen):
+    """A model on its way onto a node."""
+
+    node_id: NodeId
+    model_id: ModelId
+    since: NonNegativeFloat
+    status: Literal["running", "failed"] = "running"
+    reason: str = ""
+
+
+class Generation(Frozen):
+    """A request that is not over."""
+
+    task_id: TaskId
+    model_id: ModelId
+    key: str
+    reply_to: ApiId
+    queued_at: NonNegativeFloat
+    queued_position: int
+    """Of its event in the log: the order in which the queue is served."""
+    instance_id: InstanceId | None = None
+    """None: queued."""
+    dispatched_at: NonNegativeFloat = 0.0
+    processes: tuple[str, ...] = ()
+    """The runner processes that it was given to, by rank."""
+    log_output: bool = False
+    cancel_requested_at: NonNegativeFloat | None = None
+
+
+class EndedGeneration(Frozen):
+    """One of the last generations that ended."""
+
+    task_id: TaskId
+    model_id: ModelId
+    key: str
+    finish_reason: FinishReason
+    usage: Usage
+    timings: Timings
+    queued_at: NonNegativeFloat
+    ended_at: NonNegativeFloat
+    error: str
+
+
+class Failure(Frozen):
+    """Why a model could last not be loaded."""
+
+    reason: str
+    at: NonNegativeFloat
+
+
+class State(Frozen):
+    """The cluster at one position of the log."""
+
+    position: NonNegativeInt = 0
+    time: NonNegativeFloat = 0.0
+    """Of the last event, seconds since the epoch."""
+    epoch: NonNegativeInt = 0
+    """Of the master that wrote last."""
+    master: NodeId | None = None
+    nodes: PersistentMap[NodeId, Node] = Map()
+    instances: PersistentMap[InstanceId, Instance] = Map()
+    runners: PersistentMap[RunnerId, Runner] = Map()
+    downloads: PersistentMap[str, Download] = Map()
+    """By `download_key`."""
+    generations: PersistentMap[TaskId, Generation] = Map()
+    ended: tuple[EndedGeneration, ...] = ()
+    """The last ENDED_KEPT, oldest first."""
+    failures: PersistentMap[ModelId, Failure] = Map()
+    """Models whose last instance failed; cleared when one is ready."""
+
+
+def download_key(node_id: NodeId, model_id: ModelId) -> str:
+    """The key of a download in State."""
+    return f"{node_id}:{model_id}"
+
+
+def instances_of(state: State, model_id: ModelId) -> list[Instance]:
+    """The instances of a model, in a stable order."""
+    found = (instance for instance in state.instances.values() if instance.model_id == model_id)
+    return sorted(found, key=lambda instance: instance.instance_id)
+
+
+def is_ready(state: State, instance: Instance) -> bool:
+    """Whether all its runners take tasks."""
+    return all(isinstance(state.runners[runner_id].status, Ready) for runner_id in instance.runner_ids)
+
+
+def generations_on(state: State, instance_id: InstanceId) -> list[Generation]:
+    """The generations that were given to an instance and are not over, oldest first."""
+    found = (generation for generation in state.generations.values() if generation.instance_id == instance_id)
+    return sorted(found, key=lambda generation: generation.queued_position)
