@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
@@ -72,7 +71,7 @@ class _Cursor:
 
     def __init__(self, path: Path, data: NDArray[np.uint8]) -> None:
         self.path = path
-        self.data = memoryview(data)
+        self.data = data.data
         self.offset = 0
 
     def refuse(self, what: str) -> Rejected:
@@ -178,7 +177,7 @@ def _tensor(cursor: _Cursor) -> GgufTensor:
             f"{cursor.path}: the tensor {name!r} has the type {known.get(number, number)}, which is not supported: "
             f"take a file in one of {', '.join(sorted(kind.name for kind in READABLE))}"
         )
-    block, block_bytes = cast(tuple[int, int], GGML_QUANT_SIZES[kind])
+    block, block_bytes = GGML_QUANT_SIZES[kind]
     if not shape or 0 in shape or shape[-1] % block:
         raise cursor.refuse(f"the tensor {name!r} has the shape {shape}, which {kind.name} cannot hold")
     return GgufTensor(name, kind, shape, offset, prod(shape) // block * block_bytes)

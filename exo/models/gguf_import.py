@@ -49,7 +49,7 @@ def import_gguf(
     cancelled: IsCancelled = never,
     free: FreeBytes = free_bytes,
 ) -> ModelCard:
-    """Writes the model in `file` to the new folder `destination` and returns its card, which is in `exo.json` there too.
+    """Writes the model in `file` to the new folder `destination`; returns its card, which is in `exo.json` there too.
 
     The folder holds config.json, generation_config.json, model.safetensors, tokenizer.json, tokenizer_config.json and
     chat_template.jinja. It appears whole or not at all, whatever ends this call. `model_id` is the folder's name unless
@@ -147,7 +147,7 @@ def _card(llama: Llama, dtype: Dtype, weight_bytes: int, model_id: ModelId, lice
 
 
 def _write_small_files(folder: Path, llama: Llama, dtype: Dtype, tokenizer: ImportedTokenizer) -> None:
-    ends = list(tokenizer.end_tokens)
+    ends = list(tokenizer.ends)
     write_object(
         folder / "config.json", {**llama.config(dtype), "bos_token_id": tokenizer.bos, "eos_token_id": ends[0]}
     )

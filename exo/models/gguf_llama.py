@@ -79,9 +79,10 @@ def llama_of(file: GgufFile) -> Llama:
     """The hyperparameters. Raises Rejected for another architecture, experts, or figures that do not fit together."""
     data = file.metadata
     architecture = data.text("general.architecture")
-    if architecture != ARCHITECTURE or data.whole("llama.expert_count", 0, least=0) > 0:
+    experts = data.whole("llama.expert_count", 0, least=0)
+    if architecture != ARCHITECTURE or experts:
         raise Rejected(
-            f"{file.path} holds the architecture {architecture!r}{' with experts' if architecture == ARCHITECTURE else ''}; "
+            f"{file.path} holds the architecture {architecture!r} with {experts} experts; "
             "GGUF files of the dense llama family are read: take the model's safetensors from the hub instead"
         )
     hidden = data.whole("llama.embedding_length")

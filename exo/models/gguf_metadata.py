@@ -15,7 +15,7 @@ LARGEST_WHOLE = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Keys and values of the file at `path`. Every accessor raises Rejected, naming the key, for a value unfit for use."""
+    """Keys and values of the file at `path`. Every accessor raises Rejected, naming the key, for an unfit value."""
 
     path: Path
     values: Mapping[str, Value]

@@ -42,7 +42,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """The header of `path`. Raises Rejected, naming the file, when it is missing, cut inside the header or malformed."""
+    """The file's header. Raises Rejected, naming the file, when it is missing, malformed or cut inside the header."""
     try:
         with path.open("rb") as file:
             head = file.read(8)
@@ -87,6 +87,6 @@ def write_tensors(
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for entry in entries:
-            written = sum(file.write(memoryview(piece).cast("B")) for piece in chunks(entry))
+            written = sum(file.write(piece.data.cast("B")) for piece in chunks(entry))
             if written != entry.bytes:
                 raise ValueError(f"{entry.name}: {written} bytes, where the header says {entry.bytes}")
