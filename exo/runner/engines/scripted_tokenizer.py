@@ -1,0 +1,83 @@
+"""The scripted engine's tokenizer: a byte is a token, and so is every piece that a script names."""
+
+import codecs
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from exo.errors import Rejected
+from exo.runner.output.detokenize import Detokenizer
+
+END_TOKEN = 256
+FIRST_PIECE = 1000
+"""Pieces are numbered from here, in the order in which scripts name them."""
+
+
+class ScriptedTokenizer:
+    """Knows the pieces of the scripts that were submitted to its engine."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._pieces: list[bytes] = []
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """One, above the bytes."""
+        return frozenset({END_TOKEN})
+
+    def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
+        """The bytes of the last user message. Raises Rejected where there is none, or where it is not text."""
+        for message in reversed(messages):
+            if message.get("role") == "user":
+                return list(_text(message.get("content")).encode(errors="replace"))
+        raise Rejected("there is no user message", param="messages")
+
+    def detokenizer(self) -> Detokenizer:
+        """A fresh one."""
+        return ScriptedDetokenizer(self)
+
+    def text(self, prompt: Sequence[int]) -> str:
+        """The message that `encode_chat` made `prompt` of. Raises Rejected for tokens that are no bytes of a text."""
+        try:
+            return bytes(prompt).decode()
+        except ValueError as error:
+            raise Rejected("the prompt is not the bytes of a text", code="invalid_script") from error
+
+    def token(self, piece: str | Sequence[int]) -> int:
+        """The token that stands for `piece`: text or raw bytes."""
+        raw = piece.encode() if isinstance(piece, str) else bytes(piece)
+        if raw not in self._numbers:
+            self._numbers[raw] = FIRST_PIECE + len(self._pieces)
+            self._pieces.append(raw)
+        return self._numbers[raw]
+
+    def raw(self, token: int) -> bytes:
+        """The bytes that `token` stands for; none for the end token."""
+        if token < END_TOKEN:
+            return bytes([token])
+        return b"" if token < FIRST_PIECE else self._pieces[token - FIRST_PIECE]
+
+
+class ScriptedDetokenizer:
+    """Joins bytes to characters, however they are cut."""
+
+    __slots__ = ("_decoder", "_tokenizer")
+
+    def __init__(self, tokenizer: ScriptedTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token: int) -> str:
+        """The text that has become certain with this token."""
+        return self._decoder.decode(self._tokenizer.raw(token))
+
+
+def _text(content: object) -> str:
+    """A message's content: a string, or a list of text parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Sequence):
+        parts = [
+            cast(Mapping[str, object], part) for part in cast(Sequence[object], content) if isinstance(part, Mapping)
+        ]
+        return "".join(str(part.get("text", "")) for part in parts)
+    raise Rejected("the user message has no content", param="messages")
