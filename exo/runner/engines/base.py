@@ -82,7 +82,7 @@ class Engine(Protocol):
         ...
 
     def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
-        """Holds the shard's weights, read from `folder`, when it returns. Raises Fatal where the model cannot be held."""
+        """Holds the shard's weights, read from `folder`, when it returns. Raises Fatal where it cannot."""
         ...
 
     def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
@@ -95,7 +95,9 @@ class Engine(Protocol):
         ...
 
     def step(self) -> list[EngineOutput]:
-        """One decode step for every running request, and a slice of prefill for waiting ones. Empty when idle.
+        """One decode step for every running request, and a slice of prefill for waiting ones.
+
+        Empty when idle; it may be empty at other times too, but not without work or a wait inside.
 
         Raises whatever broke the engine as a whole; nothing is to be expected of it afterwards.
         """

@@ -1,0 +1,37 @@
+"""Whether a request can be taken at all; the same for every engine."""
+
+from exo.errors import Rejected
+
+UNLIMITED_RESERVE = 2048
+"""Tokens of output that memory is reserved for where a request sets no limit. To reserve the whole context would
+refuse most of what fits; an answer of more than this is rare."""
+
+
+def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -> int:
+    """How many tokens may be generated. Raises Rejected where the prompt and what is asked for are over the context."""
+    if prompt_tokens == 0:
+        raise Rejected("the prompt is empty", code="empty_prompt", param="messages")
+    asked = prompt_tokens + (max_tokens or 1)
+    if asked > context:
+        raise Rejected(
+            f"this model's context is {context} tokens, but {asked} were asked for "
+            f"({prompt_tokens} in the prompt, {max_tokens or 1} for the completion)",
+            code="context_length_exceeded",
+            param="messages",
+        )
+    return max_tokens or context - prompt_tokens
+
+
+def reserved_tokens(prompt_tokens: int, max_tokens: int | None, limit: int) -> int:
+    """Tokens whose keys and values a request is taken to need, prompt included."""
+    return prompt_tokens + (limit if max_tokens is not None else min(limit, UNLIMITED_RESERVE))
+
+
+def check_memory(needed: int, free: int) -> None:
+    """Raises Rejected where `needed` bytes of keys and values are more than the `free` ones."""
+    if needed > free:
+        raise Rejected(
+            f"the request needs {needed / 2**20:.0f} MiB for keys and values, but {max(free, 0) / 2**20:.0f} MiB are "
+            "free on this machine; ask for fewer tokens, or again when other requests have ended",
+            code="insufficient_memory",
+        )

@@ -1,0 +1,145 @@
+"""An engine for tests that needs no model: it emits what the request's last user message says, at the pace it says.
+
+It looks to the runner like any other: prompts are tokens, several requests run side by side, faults come from `step`.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from exo.domain.ids import TaskId
+from exo.domain.sampling import SamplingParams
+from exo.domain.shard import Shard
+from exo.errors import Fatal, Rejected
+from exo.runner.engines.admission import completion_limit
+from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput
+from exo.runner.engines.script import Fault, Script, parse_script
+from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
+
+CRASH_EXIT_CODE = 70
+"""`EX_SOFTWARE` of sysexits.h."""
+
+LONGEST_WAIT = 0.05
+"""Seconds that one `step` waits at most, so that a slow request does not hold up what came in meanwhile."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """One request in flight."""
+
+    task_id: TaskId
+    prompt_tokens: int
+    script: Script
+    tokens: list[int]
+    limit: int
+    due: float
+    """When the next output comes, on the clock `time.monotonic`."""
+    prefilled: bool = False
+    emitted: int = 0
+
+
+class ScriptedEngine:
+    """Emits scripts. Exact about what it is told, and quiet while nothing is due."""
+
+    def __init__(self) -> None:
+        self._tokenizer = ScriptedTokenizer()
+        self._runs: dict[TaskId, _Run] = {}
+        self._shard: Shard | None = None
+
+    @property
+    def tokenizer(self) -> ScriptedTokenizer:
+        """Bytes, and whatever pieces scripts have named."""
+        return self._tokenizer
+
+    @property
+    def in_flight(self) -> int:
+        """Requests submitted and not over."""
+        return len(self._runs)
+
+    def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
+        """Reports its layers one by one; `folder` may be empty or missing."""
+        layers = shard.end_layer - shard.start_layer
+        for done in range(layers + 1):
+            on_progress(done, layers)
+        self._shard = shard
+
+    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
+        """Queues a request. Raises Rejected as the protocol says, and `invalid_script`."""
+        if self._shard is None:
+            raise Fatal("the engine holds no model")
+        if task_id in self._runs:
+            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+        limit = completion_limit(len(prompt), params.max_tokens, self._shard.card.context)
+        script = parse_script(self._tokenizer.text(prompt))
+        self._runs[task_id] = _Run(
+            task_id=task_id,
+            prompt_tokens=len(prompt),
+            script=script,
+            tokens=[self._tokenizer.token(piece) for piece in script.tokens],
+            limit=limit,
+            due=time.monotonic() + script.prefill,
+        )
+
+    def step(self) -> list[EngineOutput]:
+        """Waits for the earliest request, then gives one output of each that is due. Empty when none was in time."""
+        if not self._runs:
+            return []
+        wait = min(run.due for run in self._runs.values()) - time.monotonic()
+        if wait > 0:
+            time.sleep(min(wait, LONGEST_WAIT))
+        now = time.monotonic()
+        outputs = [self._output(run) for run in self._runs.values() if run.due <= now]
+        for output in outputs:
+            if isinstance(output, FailedOutput) or (isinstance(output, TokenOutput) and output.finish_reason):
+                del self._runs[output.task_id]
+        return outputs
+
+    def cancel(self, task_ids: Iterable[TaskId]) -> None:
+        """Drops these requests at once."""
+        for task_id in task_ids:
+            self._runs.pop(task_id, None)
+
+    def close(self) -> None:
+        """Drops all requests."""
+        self._runs.clear()
+
+    def _output(self, run: _Run) -> EngineOutput:
+        """What is due: the prefill's end, a token, or the fault."""
+        # Counted from when it was due, so that the pace holds on the average.
+        run.due += run.script.pace
+        if not run.prefilled:
+            run.prefilled = True
+            return PrefillOutput(run.task_id, run.prompt_tokens, run.prompt_tokens)
+        fault = run.script.fault
+        if fault is not None and run.emitted >= fault.after:
+            return _fail(run.task_id, fault)
+        return _next_token(run)
+
+
+def _next_token(run: _Run) -> TokenOutput:
+    """The script's next token, its end token, or the last one that `max_tokens` allows."""
+    if run.emitted == len(run.tokens):
+        return TokenOutput(run.task_id, END_TOKEN, "stop")
+    token = run.tokens[run.emitted]
+    run.emitted += 1
+    said_all = run.emitted == len(run.tokens) and run.script.finish == "length"
+    return TokenOutput(run.task_id, token, "length" if said_all or run.emitted == run.limit else None)
+
+
+def _fail(task_id: TaskId, fault: Fault) -> FailedOutput:
+    """What the script asks for. Returns for `error` only."""
+    match fault.kind:
+        case "error":
+            return FailedOutput(task_id, "engine_error", f"the script fails after {fault.after} tokens")
+        case "out_of_memory":
+            raise MemoryError(f"the script runs out of memory after {fault.after} tokens")
+        case "crash":
+            os._exit(CRASH_EXIT_CODE)
+        case "hang":
+            while True:
+                time.sleep(3600)
+        case _:
+            assert_never(fault.kind)
