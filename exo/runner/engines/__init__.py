@@ -1,18 +1,19 @@
 """Engines, made by name, so that a library is imported only in the process that runs it."""
 
+from pathlib import Path
 from typing import assert_never
 
 from exo.domain.shard import EngineName
 from exo.runner.engines.base import Engine
 
 
-def make_engine(name: EngineName) -> Engine:
-    """An engine that is not loaded yet."""
+def make_engine(name: EngineName, cache: Path) -> Engine:
+    """An engine that is not loaded yet. `cache` is a folder for files that can be made again."""
     match name:
         case "mlx":
             from exo.runner.engines.mlx.engine import MlxEngine  # noqa: PLC0415  (imported only where it runs)
 
-            return MlxEngine()
+            return MlxEngine(cache)
         case "scripted":
             from exo.runner.engines.scripted import ScriptedEngine  # noqa: PLC0415  (tests only)
 

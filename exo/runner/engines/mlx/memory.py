@@ -1,0 +1,20 @@
+"""Memory that MLX may still take on its default device."""
+
+import mlx.core as mx
+import psutil
+
+
+def free_bytes() -> int:
+    """Bytes free for new arrays, those counted that MLX keeps for reuse.
+
+    CUDA reports what is free. Metal names a working set that is not to be exceeded (about three quarters of unified
+    memory). On the CPU it is what the system calls available.
+    """
+    info = mx.device_info()
+    reusable = mx.get_cache_memory()
+    if "free_memory" in info:
+        return int(info["free_memory"]) + reusable
+    if "max_recommended_working_set_size" in info:
+        within_limit = int(info["max_recommended_working_set_size"]) - mx.get_active_memory()
+        return min(within_limit, psutil.virtual_memory().available + reusable)
+    return psutil.virtual_memory().available + reusable

@@ -1,0 +1,64 @@
+"""A model's weights, from a folder into memory."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import mlx.core as mx
+from mlx import nn
+from mlx_lm import utils as mlx_lm_utils
+
+from exo.errors import Fatal
+from exo.runner.engines.base import Progress
+
+logger = logging.getLogger(__name__)
+
+
+def load_weights(folder: Path, on_progress: Progress) -> nn.Module:
+    """The model with all its weights in memory, read layer by layer.
+
+    Raises Fatal where the folder holds no model that mlx-lm knows, or one that would need code from the folder.
+    """
+    load_model = cast(Callable[..., tuple[nn.Module, object]], cast(Any, mlx_lm_utils).load_model)
+    try:
+        model, _ = load_model(folder, lazy=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise Fatal(f"cannot load the model in {folder}: {error}") from error
+    # mlx-lm's models have their blocks in `layers` by convention, not by type.
+    layers = cast(list[nn.Module], cast(Any, model).layers)
+    on_progress(0, len(layers))
+    for done, layer in enumerate(layers, 1):
+        _evaluate(layer)
+        on_progress(done, len(layers))
+    _evaluate(model)
+    _warn_of_slow_weights(model)
+    return model
+
+
+def _evaluate(module: nn.Module) -> None:
+    """Reads the module's weights from disk. They are lazy until then."""
+    mx.eval(list(_arrays(cast(object, module.parameters()))))  # pyright: ignore[reportUnknownMemberType]  (untyped in mlx's stub)
+
+
+def _arrays(tree: object) -> Iterator[mx.array]:
+    """The arrays in nested dicts and lists, as `Module.parameters` returns them."""
+    match tree:
+        case mx.array():
+            yield tree
+        case dict():
+            for branch in cast(dict[str, object], tree).values():
+                yield from _arrays(branch)
+        case list():
+            for branch in cast(list[object], tree):
+                yield from _arrays(branch)
+        case _:
+            pass
+
+
+def _warn_of_slow_weights(model: nn.Module) -> None:
+    """MLX has fast CPU kernels for float32 only: 16-bit weights were measured at half its speed, or far less."""
+    if mx.default_device().type != mx.DeviceType.cpu:
+        return
+    if any(array.dtype in (mx.float16, mx.bfloat16) for array in _arrays(cast(object, model.parameters()))):
+        logger.warning("these weights are 16-bit, which MLX computes slowly on a CPU; float32 weights are faster")

@@ -1,0 +1,116 @@
+"""The tokenizer of a Hugging Face model folder. The one place that knows of transformers and tokenizers."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from jinja2.exceptions import TemplateError
+
+from exo.errors import Fatal, Rejected
+from exo.runner.output.detokenize import Detokenizer
+
+# Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers.decoders import DecodeStream
+from transformers import AutoTokenizer
+
+
+class HuggingFaceTokenizer:
+    """Chat template, encoding and decoding as the model's authors ship them.
+
+    Reads `folder` only: no network, and no code from the folder is run. Raises Fatal where it holds no fast
+    tokenizer.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            # transformers' types are partial; everything that leaves this class is checked or converted.
+            loaded = cast(Any, AutoTokenizer).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise Fatal(f"no usable tokenizer in {folder}: {error}") from error
+        fast: object = getattr(loaded, "backend_tokenizer", None)
+        if not isinstance(fast, FastTokenizer):
+            raise Fatal(f"the tokenizer in {folder} has no tokenizer.json, which streaming needs")
+        self._chat: Any = loaded
+        self._fast = fast
+        self._end_tokens = _end_tokens(folder, loaded.eos_token_id)
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """The tokenizer's own end token and those of `config.json` and `generation_config.json`."""
+        return self._end_tokens
+
+    def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
+        """The prompt's tokens by the model's chat template, ending where the assistant begins.
+
+        Raises Rejected where there is no template, where the template refuses the messages (a role that it does not
+        know, an order that it does not allow), or where a message's content is not text.
+        """
+        if not self._chat.chat_template:
+            raise Rejected("the model has no chat template", code="no_chat_template")
+        conversation = [_flattened(message) for message in messages]
+        try:
+            tokens = self._chat.apply_chat_template(conversation, add_generation_prompt=True, return_dict=False)
+        except (TemplateError, ValueError, TypeError, KeyError) as error:
+            raise Rejected(f"the model's chat template refuses the messages: {error}", param="messages") from error
+        return [int(token) for token in tokens]
+
+    def detokenizer(self) -> Detokenizer:
+        """A fresh one that leaves special tokens out."""
+        return StreamDetokenizer(self._fast)
+
+
+class StreamDetokenizer:
+    """Incremental decoding: the text is the same as that of decoding all tokens at once, less an incomplete tail."""
+
+    __slots__ = ("_stream", "_tokenizer")
+
+    def __init__(self, tokenizer: FastTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._stream = DecodeStream(skip_special_tokens=True)
+
+    def push(self, token: int) -> str:
+        """The text that has become certain with this token."""
+        return self._stream.step(self._tokenizer, token) or ""
+
+
+def _flattened(message: Mapping[str, object]) -> dict[str, object]:
+    """The message with its text parts joined, since most templates take a string only. Raises Rejected for others."""
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return {**message, "content": content or ""}
+    if not isinstance(content, Sequence):
+        raise Rejected("a message's content is neither a string nor a list of parts", param="messages")
+    return {**message, "content": "".join(_part_text(part) for part in cast(Sequence[object], content))}
+
+
+def _part_text(part: object) -> str:
+    """The text of a content part `{"type": "text", "text": ...}`. Raises Rejected for another kind."""
+    if isinstance(part, Mapping):
+        fields = cast(Mapping[str, object], part)
+        text = fields.get("text")
+        if fields.get("type") == "text" and isinstance(text, str):
+            return text
+        raise Rejected(f"content parts of type {fields.get('type')!r} are not supported, only text", param="messages")
+    raise Rejected("a content part is not an object", param="messages")
+
+
+def _end_tokens(folder: Path, own: int | None) -> frozenset[int]:
+    """End tokens; `eos_token_id` in the configuration files is one id or a list of them."""
+    found: list[object] = [own]
+    for name in ("config.json", "generation_config.json"):
+        listed = _read_json(folder / name).get("eos_token_id")
+        found += cast(list[object], listed) if isinstance(listed, list) else [listed]
+    return frozenset(token for token in found if isinstance(token, int))
+
+
+def _read_json(file: Path) -> dict[str, object]:
+    """The object in `file`, empty where there is no such file."""
+    try:
+        return cast(dict[str, object], json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
