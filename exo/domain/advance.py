@@ -32,7 +32,7 @@ def advance(state: State, now: float, new_id: Callable[[], str], last_beats: Map
         events += ending.lose_node(after(state, events, now), node_id, reason)
     events += _overdue_runner(after(state, events, now), now)
     events += _overdue_generations(after(state, events, now), now)
-    events += dispatch(after(state, events, now), new_id)
+    events += dispatch(after(state, events, now), now, new_id)
     return events
 
 

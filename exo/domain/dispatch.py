@@ -7,11 +7,11 @@ from exo.domain.decide import ending, instances
 from exo.domain.ids import InstanceId, ModelId
 from exo.domain.messages.events import Event, GenerationDispatched
 from exo.domain.placement import PlacementRequest, Refused, place
-from exo.domain.state import Generation, State, instances_of, is_ready
+from exo.domain.state import Generation, State, instances_of, is_ready, recent_failure
 from exo.errors import Rejected
 
 
-def dispatch(state: State, new_id: Callable[[], str]) -> list[Event]:
+def dispatch(state: State, now: float, new_id: Callable[[], str]) -> list[Event]:
     """The events that bring waiting generations forward: first come first served, least busy replica first."""
     waiting = [generation for generation in state.generations.values() if generation.instance_id is None]
     if not waiting:
@@ -23,7 +23,10 @@ def dispatch(state: State, new_id: Callable[[], str]) -> list[Event]:
     events: list[Event] = []
     placing = False
     for model_id, generations in by_model.items():
-        if instances_of(state, model_id):
+        if failure := recent_failure(state, model_id, now):
+            error = f"the model {model_id} could not be loaded: {failure.reason}"
+            events += ending.end_generations(generations, "error", "model_failed", error)
+        elif instances_of(state, model_id):
             events += _dispatch_model(state, model_id, generations, busy)
         elif not placing:
             # One placement a round: the next is decided on the state that this one leaves.

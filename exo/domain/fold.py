@@ -49,7 +49,7 @@ def fold(state: State, recorded: Recorded) -> State:
     return _apply(moved, recorded.entry)
 
 
-def _apply(state: State, entry: Entry) -> State:  # noqa: PLR0911, PLR0912  one branch for each event is the point
+def _apply(state: State, entry: Entry) -> State:
     match entry.event:
         case MasterElected() as event:
             return state.model_copy(update={"epoch": event.epoch, "master": event.node_id})

@@ -70,6 +70,6 @@ class ModelCard(Frozen):
         return self.model_id.rsplit("/", 1)[-1]
 
     def kv_bytes(self, tokens: NonNegativeInt) -> int:
-        """Bytes of keys and values for `tokens` tokens over all layers, at 4 bytes an element for float32 weights, else 2."""
+        """Bytes of keys and values for `tokens` tokens over all layers: 4 an element for float32 weights, else 2."""
         element = 4 if self.quantization == "float32" else 2
         return 2 * self.layers * self.kv_heads * self.head_dim * element * tokens

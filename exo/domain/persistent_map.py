@@ -1,4 +1,4 @@
-"""A hash array mapped trie as a Pydantic field: setting one key of many costs the same, and the past is kept for free."""
+"""A hash array mapped trie as a Pydantic field: setting one key of many costs the same, and the past is free."""
 
 from collections.abc import Mapping
 from typing import Annotated, TypeVar, get_args

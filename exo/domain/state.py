@@ -8,6 +8,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from exo.domain.base import Frozen
 from exo.domain.ids import ApiId, InstanceId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
+from exo.domain.limits import FAILURE_REMEMBERED
 from exo.domain.node import Holding, NodeFacts
 from exo.domain.persistent_map import PersistentMap
 from exo.domain.runner_status import Ready, RunnerStatus
@@ -125,6 +126,14 @@ def instances_of(state: State, model_id: ModelId) -> list[Instance]:
     """The instances of a model, in a stable order."""
     found = (instance for instance in state.instances.values() if instance.model_id == model_id)
     return sorted(found, key=lambda instance: instance.instance_id)
+
+
+def recent_failure(state: State, model_id: ModelId, now: float) -> Failure | None:
+    """Why a model could not be loaded a moment ago, if no instance of it has been placed since."""
+    failure = state.failures.get(model_id)
+    if failure is None or now - failure.at > FAILURE_REMEMBERED or instances_of(state, model_id):
+        return None
+    return failure
 
 
 def is_ready(state: State, instance: Instance) -> bool:

@@ -19,16 +19,19 @@ def end_generations(
 
 
 def fail_instance(state: State, instance: Instance, reason: str) -> list[Event]:
-    """The instance given up, and every generation on it, or waiting for it alone, ended with the reason."""
+    """The instance given up, and every generation on it ended. `dispatch` sees to those that wait for the model."""
     error = f"the model {instance.model_id} failed: {reason}"
-    ended = end_generations(_dependents(state, instance), "error", "model_failed", error)
+    ended = end_generations(generations_on(state, instance.instance_id), "error", "model_failed", error)
     return [*ended, InstanceFailed(instance_id=instance.instance_id, reason=reason)]
 
 
 def delete_instance(state: State, instance: Instance, reason: str) -> list[Event]:
     """The instance taken away, and every generation on it, or waiting for it alone, cancelled."""
     error = f"the model {instance.model_id} was unloaded: {reason}"
-    ended = end_generations(_dependents(state, instance), "cancelled", "instance_deleted", error)
+    running = generations_on(state, instance.instance_id)
+    is_last = len(instances_of(state, instance.model_id)) == 1
+    waiting = waiting_for(state, instance.model_id) if is_last else []
+    ended = end_generations(running + waiting, "cancelled", "instance_deleted", error)
     return [*ended, InstanceDeleted(instance_id=instance.instance_id, reason=reason)]
 
 
@@ -51,9 +54,3 @@ def waiting_for(state: State, model_id: ModelId) -> list[Generation]:
         if generation.instance_id is None and generation.model_id == model_id
     )
     return sorted(found, key=lambda generation: generation.queued_position)
-
-
-def _dependents(state: State, instance: Instance) -> list[Generation]:
-    running = generations_on(state, instance.instance_id)
-    is_last = len(instances_of(state, instance.model_id)) == 1
-    return running + (waiting_for(state, instance.model_id) if is_last else [])

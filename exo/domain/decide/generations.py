@@ -6,7 +6,7 @@ from exo.domain.decide.instances import card_of
 from exo.domain.messages.commands import CancelGeneration, StartGeneration
 from exo.domain.messages.events import CancellationRequested, Event, GenerationFinished, GenerationQueued
 from exo.domain.messages.reports import GenerationEnded
-from exo.domain.state import State, instances_of
+from exo.domain.state import State, recent_failure
 from exo.errors import Rejected
 
 
@@ -62,10 +62,6 @@ def ended(state: State, report: GenerationEnded) -> list[Event]:
 
 
 def _refuse_if_failed(state: State, command: StartGeneration, now: float) -> None:
-    failure = state.failures.get(command.model_id)
-    if failure is None or instances_of(state, command.model_id):
-        return
-    left = failure.at + limits.FAILURE_REMEMBERED - now
-    if left > 0:
-        reason = f"the model '{command.model_id}' could not be loaded: {failure.reason}. Tried again in {left:.0f} s"
-        raise Rejected(reason, code="model_failed")
+    failure = recent_failure(state, command.model_id, now)
+    if failure is not None:
+        raise Rejected(f"the model '{command.model_id}' could not be loaded: {failure.reason}", code="model_failed")

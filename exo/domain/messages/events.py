@@ -1,4 +1,7 @@
-"""Events: facts, in the past tense. A `type` that was logged once is frozen for ever; a changed shape gets a new `version`."""
+"""Events: facts, in the past tense.
+
+A `type` that was logged once is frozen for ever; a changed shape gets a new `version`.
+"""
 
 from typing import Annotated, Literal
 

@@ -1,0 +1,72 @@
+"""The stream `CHUNKS`: output on its way to the API process that asked. Never waits for the server."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from pydantic import ValidationError
+
+from exo.bus.client import Bus
+from exo.domain.ids import ApiId, TaskId
+from exo.domain.messages.chunks import ChunkGenerated, Piece
+
+logger = logging.getLogger(__name__)
+
+ENDED_KEPT = 64
+"""Ended generations whose chunks are sent again after a reconnect: the server may have died with them."""
+
+
+class ChunkPublisher:
+    """Sends the chunks of a runner's generations, numbered. After a reconnect it sends those of the live ones, and of
+    the last that ended, again: what was on the way when the server died is lost without a sign, and readers drop by
+    number what they have."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._sent: OrderedDict[TaskId, tuple[str, list[bytes]]] = OrderedDict()
+        self._ended: OrderedDict[TaskId, None] = OrderedDict()
+        bus.on_reconnect(self._send_again)
+
+    def begin(self, task_id: TaskId, reply_to: ApiId) -> None:
+        """A generation starts."""
+        self._sent[task_id] = (self._bus.subjects.chunk(reply_to, task_id), [])
+
+    async def send(self, task_id: TaskId, piece: Piece) -> None:
+        """The next chunk of a generation that has begun."""
+        subject, sent = self._sent[task_id]
+        payload = ChunkGenerated(task_id=task_id, index=len(sent), piece=piece).model_dump_json().encode()
+        sent.append(payload)
+        await self._publish(subject, payload)
+
+    def end(self, task_id: TaskId) -> None:
+        """A generation is over."""
+        self._ended[task_id] = None
+        while len(self._ended) > ENDED_KEPT:
+            oldest, _ = self._ended.popitem(last=False)
+            self._sent.pop(oldest, None)
+
+    async def _publish(self, subject: str, payload: bytes) -> None:
+        try:
+            await self._bus.client.publish(subject, payload)
+        except NatsError as error:
+            logger.debug("a chunk waits for the reconnect: %r", error)
+
+    async def _send_again(self) -> None:
+        for subject, payloads in list(self._sent.values()):
+            for payload in payloads:
+                await self._publish(subject, payload)
+
+
+async def subscribe_chunks(bus: Bus, api_id: ApiId, receive: Callable[[ChunkGenerated], None]) -> None:
+    """Have `receive` called with each chunk for an API process, for as long as the connection lives."""
+
+    async def received(message: Msg) -> None:
+        try:
+            receive(ChunkGenerated.model_validate_json(message.data))
+        except ValidationError as error:
+            logger.warning("an unreadable chunk on %s: %s", message.subject, error)
+
+    callback: Callable[[Msg], Awaitable[None]] = received
+    await bus.client.subscribe(bus.subjects.chunks_for(api_id), cb=callback)

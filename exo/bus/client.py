@@ -1,0 +1,166 @@
+"""The connection to NATS: waits for it, survives its restarts, and says so."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+from nats.js import JetStreamContext
+from nats.js.errors import ServiceUnavailableError
+
+import nats
+from exo.bus.streams import ensure_streams
+from exo.bus.subjects import Subjects
+from exo.errors import Fatal, Retryable
+
+logger = logging.getLogger(__name__)
+
+CONNECT_PAUSE = 0.1
+"""Seconds between two tries to reach the server; it opens its port within 15 ms of its start."""
+JETSTREAM_PATIENCE = 10.0
+"""Seconds that a server may take from an open port to a working JetStream."""
+REQUEST_TIMEOUT = 2.0
+"""Seconds for one answer of the server; those that count are asked again."""
+
+
+class Bus:
+    """One process' connection. `connections` grows with each reconnect: what was set up on an earlier one is stale."""
+
+    def __init__(self, client: Client, subjects: Subjects, url: str) -> None:
+        self.client = client
+        self.js: JetStreamContext = client.jetstream(timeout=REQUEST_TIMEOUT)
+        self.subjects = subjects
+        self.url = url
+        self.connections = 1
+        self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server can be reached now."""
+        return self.client.is_connected
+
+    def on_reconnect(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Have `callback` run after each reconnect, once the streams are there again."""
+        self._on_reconnect.append(callback)
+
+    async def close(self) -> None:
+        """Send what is waiting to be sent, for at most half a second, and disconnect."""
+        try:
+            await self.client.flush(timeout=0.5)  # pyright: ignore[reportArgumentType]  takes fractions too
+        except (NatsError, OSError, TimeoutError):
+            logger.debug("NATS is gone already")
+        await self.client.close()
+
+    async def reconnected(self) -> None:
+        """Bring back what a restart of the server lost: memory streams and buckets."""
+        self.connections += 1
+        logger.info("reconnected to NATS at %s", self.url)
+        await prepare_streams(self)
+        for callback in self._on_reconnect:
+            await callback()
+
+
+async def connect(url: str, cluster: str, name: str) -> Bus:
+    """A connection to the NATS server at `url`, waiting for it without end and saying so.
+
+    Raises Fatal where the server has no JetStream or carries another cluster.
+    """
+    await _wait_for_port(url)
+    holder: list[Bus] = []
+
+    async def disconnected() -> None:
+        if holder and not holder[0].client.is_closed:
+            logger.warning("lost NATS at %s; reconnecting", url)
+
+    async def reconnected() -> None:
+        if holder:
+            await holder[0].reconnected()
+
+    async def errored(error: Exception) -> None:
+        logger.debug("NATS client: %r", error)
+
+    client = await nats.connect(
+        url,
+        name=name,
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=CONNECT_PAUSE,  # pyright: ignore[reportArgumentType]  takes fractions too
+        disconnected_cb=disconnected,
+        reconnected_cb=reconnected,
+        error_cb=errored,
+        pending_size=16 * 2**20,
+    )
+    bus = Bus(client, Subjects(cluster), url)
+    holder.append(bus)
+    await prepare_streams(bus)
+    return bus
+
+
+async def prepare_streams(bus: Bus) -> None:
+    """Make sure that the streams are there. Raises Fatal where JetStream stays away for JETSTREAM_PATIENCE."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + JETSTREAM_PATIENCE
+    while True:
+        try:
+            await ensure_streams(bus.js, bus.subjects)
+            return
+        except (NatsError, TimeoutError) as error:
+            if loop.time() > deadline:
+                raise _without_jetstream(bus.url, error) from error
+            await asyncio.sleep(CONNECT_PAUSE)
+
+
+async def publish(bus: Bus, subject: str, payload: bytes, message_id: str, patience: float) -> int:
+    """Publish until the server has it on disk; its sequence number. Sent twice with one id, it is there once.
+
+    Raises Retryable where that takes longer than `patience`, seconds.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while True:
+        try:
+            ack = await bus.js.publish(subject, payload, headers={"Nats-Msg-Id": message_id}, timeout=REQUEST_TIMEOUT)
+            return ack.seq
+        except (NatsError, TimeoutError) as error:
+            if loop.time() > deadline:
+                raise Retryable(f"NATS did not take the message within {patience:.0f} s: {error!r}") from error
+            await asyncio.sleep(CONNECT_PAUSE)
+
+
+@contextmanager
+def asking(what: str) -> Generator[None]:
+    """Turns the client's errors into Retryable, which names what was asked of NATS."""
+    try:
+        yield
+    except (NatsError, TimeoutError) as error:
+        raise Retryable(f"{what}: {error!r}") from error
+
+
+def new_id() -> str:
+    """An id that nobody has used: 32 hexadecimal digits."""
+    return uuid.uuid4().hex
+
+
+async def _wait_for_port(url: str) -> None:
+    address = urlsplit(url)
+    said = False
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(address.hostname, address.port or 4222)
+            writer.close()
+            return
+        except OSError:
+            if not said:
+                logger.info("waiting for NATS at %s", url)
+                said = True
+            await asyncio.sleep(CONNECT_PAUSE)
+
+
+def _without_jetstream(url: str, error: Exception) -> Fatal:
+    if isinstance(error, ServiceUnavailableError | NoRespondersError):
+        return Fatal(f"the NATS server at {url} runs without JetStream: start it with -js, or use `exo nats`")
+    return Fatal(f"JetStream at {url} cannot be used: {error!r}")

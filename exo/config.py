@@ -1,0 +1,83 @@
+"""Settings: the only reader of the environment. Read once per process and passed down."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from platformdirs import user_data_path
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from exo.domain.ids import is_token
+from exo.errors import Fatal
+
+
+def _cluster_name(name: str) -> str:
+    if not is_token(name):
+        raise ValueError("only letters, digits, '-' and '_' may stand in it")
+    return name
+
+
+def _nats_url(url: str) -> str:
+    if urlsplit(url).scheme not in {"nats", "tls"} or not urlsplit(url).hostname:
+        raise ValueError("it must look like nats://127.0.0.1:4222")
+    return url
+
+
+def _folders(value: object) -> object:
+    return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    """Everything that can be set, each by the environment variable `EXO_` + its name. docs/settings.md lists them."""
+
+    model_config = SettingsConfigDict(env_prefix="EXO_", frozen=True, env_ignore_empty=True)
+
+    home: Path = Field(default_factory=lambda: user_data_path("exo"))
+    """Folder of this node: its id, the log, models, NATS' files."""
+    cluster: Annotated[str, AfterValidator(_cluster_name)] = "home"
+    """Nodes with one name on one NATS make one cluster."""
+    nats_url: Annotated[str, AfterValidator(_nats_url)] = "nats://127.0.0.1:4222"
+    """`exo nats` listens at this port when the host is this machine."""
+    api_host: str = "127.0.0.1"
+    """Address that the API listens at; it asks nobody who they are: keep to trusted networks."""
+    api_port: Annotated[int, Field(ge=1, le=65535)] = 52415
+    default_model: str = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    """Placed when the API starts, and used by `exo chat`; empty: none."""
+    engine: Literal["auto", "mlx", "scripted"] = "auto"
+    """Engine of this node's runners; auto: the best that is installed. `scripted` is for tests."""
+    model_folders: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_folders)] = ()
+    """More folders to look for models in, separated as in PATH; each holds model folders."""
+    offline: bool = False
+    """Never reach for a package index or the hub."""
+    log_prompts: bool = False
+    """Keep prompts and answers in the event log. Off: they never enter it."""
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def log_file(self) -> Path:
+        """The event log."""
+        return self.home / "log" / "exo.sqlite3"
+
+    @property
+    def models_dir(self) -> Path:
+        """Models that exo prepared or imported itself."""
+        return self.home / "models"
+
+    @property
+    def cache_dir(self) -> Path:
+        """What can be made again."""
+        return self.home / "cache"
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings of this process. Raises Fatal, naming the variable, where one has no usable value."""
+    try:
+        return Settings(**overrides)  # pyright: ignore[reportArgumentType]  pydantic checks them
+    except ValidationError as error:
+        problems = "; ".join(
+            f"EXO_{'.'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
+            for problem in error.errors()
+        )
+        raise Fatal(f"settings: {problems}") from None
