@@ -1,0 +1,117 @@
+"""Models from the Hugging Face hub: only the files that an engine loads, resumed where the last try ended."""
+
+import fnmatch
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from exo.domain.model_card import HubSource
+from exo.errors import Rejected
+from exo.models.child import Ended, run_child
+from exo.models.disk import FreeBytes, free_bytes, require_space
+from exo.models.folder import INDEX_FILE, what_is_missing
+from exo.models.json_file import read_object
+from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never
+from exo.models.wheel import folder_bytes
+
+SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+WEIGHTS = "*.safetensors"
+PREFERRED_WEIGHTS = "model*.safetensors"
+"""Some repositories hold the same weights a second time, as `consolidated.safetensors`."""
+
+LISTING_STALL_SECONDS = 60.0
+FETCH_STALL_SECONDS = 180.0
+"""Without one more byte on disk."""
+CHILD = (sys.executable, "-m", "exo.models.hub_child")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a revision of a repository holds: file -> bytes."""
+
+    sha: str
+    files: Mapping[str, int]
+
+    @property
+    def total_bytes(self) -> int:
+        """Of the files that are needed."""
+        return sum(self.files[name] for name in needed_files(self.files))
+
+
+def needed_files(names: Sequence[str] | Mapping[str, int]) -> list[str]:
+    """The files of a repository that an engine loads: none in folders (`original/`, `metal/`), no other format."""
+    top = sorted(name for name in names if "/" not in name and not name.startswith("."))
+    weights = fnmatch.filter(top, PREFERRED_WEIGHTS) or fnmatch.filter(top, WEIGHTS)
+    small = [name for name in top if any(fnmatch.fnmatch(name, pattern) for pattern in SMALL_FILES)]
+    return sorted({*weights, *small})
+
+
+def fetch_listing(
+    source: HubSource, scratch: Path, *, endpoint: str | None = None, cancelled: IsCancelled = never
+) -> Listing:
+    """The repository's files. Raises Rejected, saying why, when the hub cannot be asked or does not have it."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    output = scratch / "listing.json"
+    command = [*CHILD, "list", endpoint or "", source.repository, source.revision, str(output)]
+    ended = run_child(command, stall_seconds=LISTING_STALL_SECONDS, cancelled=cancelled, measure=lambda: 0)
+    _require_success(ended, source)
+    listing = read_object(output)
+    output.unlink()
+    files = listing.get("files")
+    sizes = {name: size for name, size in files.items() if isinstance(size, int)} if isinstance(files, dict) else {}
+    return Listing(str(listing.get("sha")), sizes)
+
+
+def download(
+    source: HubSource,
+    folder: Path,
+    on_progress: OnProgress = ignore_progress,
+    *,
+    endpoint: str | None = None,
+    cancelled: IsCancelled = never,
+    free: FreeBytes = free_bytes,
+) -> None:
+    """Fetches the needed files into `folder`, which keeps what has come for the next try, and checks that it is whole.
+
+    Raises Rejected when the hub refuses, the network fails, the disk is too small or the files are no model; Cancelled.
+    """
+    listing = fetch_listing(source, folder, endpoint=endpoint, cancelled=cancelled)
+    names = needed_files(listing.files)
+    if not fnmatch.filter(names, WEIGHTS):
+        raise Rejected(f"{source.repository} has no safetensors weights: choose another conversion of the model")
+    total = listing.total_bytes
+    require_space(folder, max(0, total - folder_bytes(folder)), f"downloading {source.repository}", free)
+
+    def measure() -> int:
+        done = folder_bytes(folder)
+        on_progress(Progress("fetching", min(done, total), total))
+        return done
+
+    command = [*CHILD, "fetch", endpoint or "", source.repository, listing.sha, str(folder), *names]
+    _require_success(
+        run_child(command, stall_seconds=FETCH_STALL_SECONDS, cancelled=cancelled, measure=measure), source
+    )
+    _check(source, folder, {name: listing.files[name] for name in names})
+    on_progress(Progress("verifying", total, total))
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+
+
+def _require_success(ended: Ended, source: HubSource) -> None:
+    if ended.code == 0:
+        return
+    lines = ended.output.splitlines() or ["no reason given"]
+    why = "nothing came for too long" if ended.code is None else lines[-1]
+    raise Rejected(f"{source.repository} could not be fetched from the hub: {why}: what has come is kept, try again")
+
+
+def _check(source: HubSource, folder: Path, sizes: Mapping[str, int]) -> None:
+    for name, size in sizes.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else 0
+        if size and found != size:
+            raise Rejected(f"{folder / name} has {found:,} bytes of {size:,}: try again")
+    reason = what_is_missing(folder)
+    if reason is not None:
+        hint = " (its index names files that it lacks)" if INDEX_FILE in sizes else ""
+        raise Rejected(f"{source.repository} is no complete model{hint}: {reason}")

@@ -1,0 +1,50 @@
+"""One model, one writer: a file lock that two processes with one home, and two threads of one, respect."""
+
+import fcntl
+import os
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from exo.models.progress import Cancelled, IsCancelled
+
+POLL_SECONDS = 0.2
+
+
+@contextmanager
+def locked(file: Path, cancelled: IsCancelled) -> Generator[None]:
+    """Holds the lock `file`, which is made where it is missing and stays. Waits; raises Cancelled when asked to stop.
+
+    The system releases it when the process ends, however it ends.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        pause = threading.Event()
+        while not _taken(descriptor):
+            if cancelled():
+                raise Cancelled("cancelled while another process was preparing the same model")
+            pause.wait(POLL_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked_if_free(file: Path) -> Generator[bool]:
+    """Whether the lock could be had at once; held until the end of the block if so."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield _taken(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

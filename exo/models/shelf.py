@@ -1,0 +1,93 @@
+"""Folders that hold models: which model is in which, found again only when a folder has changed."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from exo.domain.ids import ModelId
+from exo.domain.model_card import ModelCard
+from exo.errors import Rejected
+from exo.models.folder import CONFIG_FILE, card_from_folder, what_is_missing
+from exo.models.gguf_import import CARD_FILE, PARTIAL
+from exo.models.names import id_from_folder
+
+log = logging.getLogger(__name__)
+
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+class Shelf:
+    """Looks into folders and remembers what it saw; a folder is read anew when a file in it has changed."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, tuple[Stamp, ModelCard | None]] = {}
+
+    def models(self, places: Sequence[Path]) -> dict[ModelId, tuple[ModelCard, Path]]:
+        """Every complete model in `places`, each of which is a model folder or holds some; the first of one id wins.
+
+        A folder that is no complete model is left out, and the log says once why.
+        """
+        found: dict[ModelId, tuple[ModelCard, Path]] = {}
+        for folder in _model_folders(places):
+            card = self._card(folder)
+            if card is not None:
+                found.setdefault(card.model_id, (card, folder))
+        return found
+
+    def _card(self, folder: Path) -> ModelCard | None:
+        try:
+            stamp = _stamp(folder)
+        except OSError:  # deleted while we looked
+            return None
+        known = self._seen.get(folder)
+        if known is None or known[0] != stamp:
+            known = (stamp, _read(folder))
+            self._seen[folder] = known
+        return known[1]
+
+
+def _model_folders(places: Sequence[Path]) -> Iterator[Path]:
+    for place in places:
+        if (place / CONFIG_FILE).is_file():
+            yield place
+        elif place.is_dir():
+            yield from sorted(child for child in place.iterdir() if _is_model_folder(child))
+
+
+def _is_model_folder(folder: Path) -> bool:
+    hidden = folder.name.startswith(".") or folder.name.endswith(PARTIAL)
+    return not hidden and (folder / CONFIG_FILE).is_file()
+
+
+def _stamp(folder: Path) -> Stamp:
+    stats = [(file.name, file.stat()) for file in folder.iterdir() if file.is_file()]
+    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
+
+
+def _read(folder: Path) -> ModelCard | None:
+    try:
+        reason = what_is_missing(folder)
+        if reason is None:
+            return read_card(folder)
+    except (Rejected, ValidationError, OSError) as error:
+        reason = str(error)
+    log.warning("%s is left out: %s", folder, reason)
+    return None
+
+
+def read_card(folder: Path) -> ModelCard:
+    """The card in `exo.json`, else one from config.json and the weights, named for the folder.
+
+    Raises Rejected or pydantic's ValidationError for files that are no such thing.
+    """
+    card_file = folder / CARD_FILE
+    if card_file.is_file():
+        return ModelCard.model_validate_json(card_file.read_bytes())
+    return card_from_folder(folder, id_from_folder(folder.name))
+
+
+def write_card(folder: Path, card: ModelCard) -> None:
+    """Keeps the card beside the weights."""
+    (folder / CARD_FILE).write_text(card.model_dump_json(indent=2) + "\n", encoding="utf-8")

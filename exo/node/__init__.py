@@ -1,0 +1,1 @@
+"""What this machine is: its memory, processors, links and engines, and how it is doing."""
