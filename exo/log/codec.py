@@ -1,0 +1,136 @@
+"""Events to rows and back."""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, get_args
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from exo.domain.messages.events import Event, Recorded
+from exo.errors import Fatal
+
+GENESIS = hashlib.sha256(b"exo event log").hexdigest()
+"""What the first row's chain is built on."""
+
+Body = dict[str, object]
+"""An event as plain data."""
+
+UPCASTERS: dict[tuple[str, int], Callable[[Body], Body]] = {}
+"""By type and version: lifts an event's plain data to the next version, whose number it sets."""
+
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+_PAGE: TypeAdapter[list[Recorded]] = TypeAdapter(list[Recorded])
+
+
+def _known_versions() -> dict[str, int]:
+    union: tuple[type[BaseModel], ...] = get_args(get_args(Event)[0])
+    return {one.model_fields["type"].default: one.model_fields["version"].default for one in union}
+
+
+VERSIONS = _known_versions()
+"""The version of each event type that this program writes."""
+
+
+class StoredEvent(NamedTuple):
+    """One row of the table `events`, in the order of its columns."""
+
+    position: int
+    recorded_at: float
+    type: str
+    version: int
+    cause_id: str | None
+    source: str
+    body: str
+    chain: str
+
+
+class Undecodable(Fatal):
+    """A row that does not give an event."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"the event at position {position} {why}")
+        self.position = position
+
+
+def encode(recorded: Recorded, previous_chain: str) -> StoredEvent:
+    """The row of an event, its chain built on that of the row before."""
+    entry = recorded.entry
+    body = entry.event.model_dump_json()
+    # -0.0 is a valid time and SQLite gives it back as 0.0, which would break the chain.
+    recorded_at = entry.recorded_at + 0.0
+    chain = chained(
+        previous_chain, recorded.position, recorded_at, cause_id=entry.cause_id, source=entry.source, body=body
+    )
+    event = entry.event
+    return StoredEvent(
+        recorded.position, recorded_at, event.type, event.version, entry.cause_id, entry.source, body, chain
+    )
+
+
+def chained(previous: str, position: int, recorded_at: float, *, cause_id: str | None, source: str, body: str) -> str:
+    """The chain of a row: SHA-256, hexadecimal, of a JSON array in ASCII without spaces.
+
+    The array holds the chain of the row before (the first row: GENESIS), the position, the time as the shortest
+    text that reads back as the same number, the cause or null, the source, and the body as a string. As a JSON array
+    no two different rows give the same bytes, and any language can check it.
+    """
+    fields = [previous, position, repr(recorded_at), cause_id, source, body]
+    return hashlib.sha256(json.dumps(fields, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def decode(rows: Sequence[StoredEvent]) -> list[Recorded]:
+    """The events of a page of rows. Raises Undecodable, naming the position of the first row that gives none."""
+    # Each event by itself, so that the position of a bad one is known; all the rest in one call, which is faster.
+    page = [
+        {
+            "position": row.position,
+            "entry": {
+                "recorded_at": row.recorded_at,
+                "cause_id": row.cause_id,
+                "source": row.source,
+                "event": _event(row),
+            },
+        }
+        for row in rows
+    ]
+    try:
+        return _PAGE.validate_python(page)
+    except ValidationError as error:
+        first = error.errors()[0]
+        index = first["loc"][0]
+        position = rows[index].position if isinstance(index, int) else rows[0].position
+        raise Undecodable(position, f"is damaged: {first['msg']}") from error
+
+
+def _event(row: StoredEvent) -> Event:
+    newest = VERSIONS.get(row.type)
+    if newest is None or row.version > newest:
+        raise Undecodable(
+            row.position, f"({row.type} version {row.version}) was written by a newer version: upgrade exo"
+        )
+    try:
+        event = _EVENT.validate_json(row.body) if row.version == newest else _lifted(row, newest)
+    except (ValidationError, ValueError) as error:
+        raise Undecodable(row.position, f"({row.type}) is damaged: {_first_line(error)}") from error
+    if event.type != row.type:
+        raise Undecodable(row.position, f"is damaged: it says {event.type}, its row says {row.type}")
+    return event
+
+
+def _lifted(row: StoredEvent, newest: int) -> Event:
+    body: Body = json.loads(row.body)
+    for version in range(row.version, newest):
+        upcaster = UPCASTERS.get((row.type, version))
+        if upcaster is None:
+            raise Undecodable(row.position, f"({row.type} version {version}) is older than what this version reads")
+        body = upcaster(body)
+    return _EVENT.validate_python(body)
+
+
+def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return f"{place}: {first['msg']}" if place else first["msg"]
+    return str(error).splitlines()[0]

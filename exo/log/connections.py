@@ -1,0 +1,99 @@
+"""Connections to the log's file, and what SQLite's errors mean to whoever runs a node."""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+
+from exo.errors import Fatal
+
+BUSY_MS = 5000
+"""How long a connection waits for another's lock, in milliseconds."""
+
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "the disk is full; free some space and start again, nothing was half-written",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; put a copy, or the log of another master, in its place",
+    sqlite3.SQLITE_NOTADB: "this is no SQLite file; move it away, or name another home",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; see that it and its folder exist and belong to you",
+    sqlite3.SQLITE_READONLY: "the file or its folder cannot be written; see who they belong to",
+    sqlite3.SQLITE_PERM: "the file cannot be written; see who it belongs to",
+    sqlite3.SQLITE_BUSY: "another process writes to it; is a second master running with this home?",
+    sqlite3.SQLITE_CONSTRAINT: "another process wrote to it; is a second master running with this home?",
+    sqlite3.SQLITE_IOERR: "the disk reports an error; look at the system's log before starting again",
+}
+
+
+def writer(path: Path, *, durable: bool) -> AsyncEngine:
+    """For the one connection that writes. `durable`: what is committed outlives a power cut."""
+    engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)), poolclass=NullPool)
+    _configure(engine.sync_engine, begin="BEGIN IMMEDIATE", pragmas=_writing(durable))
+    return engine
+
+
+def reader(path: Path) -> AsyncEngine:
+    """For connections that cannot write, however many at a time."""
+    engine = create_async_engine(_read_only_url("sqlite+aiosqlite", path))
+    _configure(engine.sync_engine, begin="BEGIN", pragmas=(f"busy_timeout = {BUSY_MS}",))
+    return engine
+
+
+def migrator(path: Path) -> Engine:
+    """For the migrations, which run before there is a writer. Synchronous."""
+    engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool)
+    _configure(engine, begin="BEGIN IMMEDIATE", pragmas=_writing(durable=True))
+    return engine
+
+
+def inspector(path: Path) -> Engine:
+    """As `reader`, synchronous."""
+    engine = create_engine(_read_only_url("sqlite", path), poolclass=NullPool)
+    _configure(engine, begin="BEGIN", pragmas=(f"busy_timeout = {BUSY_MS}",))
+    return engine
+
+
+@contextmanager
+def explained(path: Path) -> Generator[None, None, None]:
+    """Turns SQLite's errors into Fatal, with the file and what to do about it."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the low byte: extended codes refine it
+        advice = _ADVICE.get(code, "SQLite refused")
+        raise Fatal(f"the event log {path}: {advice} ({cause})") from error
+
+
+def _writing(durable: bool) -> tuple[str, ...]:
+    # Waiting for locks comes first: switching to WAL needs one.
+    return (
+        f"busy_timeout = {BUSY_MS}",
+        "journal_mode = WAL",
+        f"synchronous = {'FULL' if durable else 'NORMAL'}",
+    )
+
+
+def _read_only_url(driver: str, path: Path) -> URL:
+    return URL.create(driver, database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"})
+
+
+def _configure(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
+    """SQLAlchemy's own way to say BEGIN itself: the driver's would come late, and never be immediate."""
+
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.exec_driver_sql(begin)

@@ -1,0 +1,130 @@
+"""Reading the log: pages by position, each in a short transaction of its own."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from exo.domain.ids import MessageId, TaskId
+from exo.domain.messages.events import Recorded
+from exo.domain.state import State
+from exo.log import codec, connections, snapshots
+from exo.log import tables as t
+from exo.log.codec import StoredEvent
+from exo.log.projection import GenerationRow
+from exo.log.snapshots import StoredSnapshot
+
+PAGE = 1000
+"""Rows read at a time: large enough to be fast, small enough to hold nobody up."""
+
+
+class LogReader:
+    """A log's file, read while a master may be writing to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position = 0
+        """Of the last event; 0 in an empty log. As of `refresh`, or of the last append by the same store."""
+        self.chain = codec.GENESIS
+        """Of the last event's row."""
+        self._reader = connections.reader(path)
+
+    async def close(self) -> None:
+        """Closes the file. Nothing else may be called afterwards."""
+        await self._reader.dispose()
+
+    async def refresh(self) -> int:
+        """Looks up what the last event is now, and returns its position."""
+        newest = select(t.events.c.position, t.events.c.chain).order_by(t.events.c.position.desc()).limit(1)
+        async with self._reading() as connection:
+            row = (await connection.execute(newest)).one_or_none()
+        self.position, self.chain = (row.position, row.chain) if row else (0, codec.GENESIS)
+        return self.position
+
+    async def rows(self, after: int, limit: int = PAGE) -> list[StoredEvent]:
+        """At most `limit` rows with a position above `after`, in order, as they are stored."""
+        events = t.events.c
+        query = select(t.events).where(events.position > after).order_by(events.position).limit(limit)
+        async with self._reading() as connection:
+            return [StoredEvent._make(row) for row in await connection.execute(query)]
+
+    async def read(self, after: int, limit: int = PAGE) -> list[Recorded]:
+        """At most `limit` events with a position above `after`, in order. Raises Undecodable, a Fatal."""
+        return codec.decode(await self.rows(after, limit))
+
+    async def stream(self, after: int = 0, upto: int | None = None) -> AsyncIterator[Recorded]:
+        """Every event with `after` < position <= `upto` (None: the end), read by the page."""
+        while upto is None or after < upto:
+            limit = PAGE if upto is None else min(PAGE, upto - after)
+            page = await self.read(after, limit)
+            for recorded in page:
+                if upto is None or recorded.position <= upto:
+                    yield recorded
+            if len(page) < limit:
+                return
+            after = page[-1].position
+
+    async def last(self, count: int, event_type: str | None = None) -> list[Recorded]:
+        """The last `count` events, of one type or of all, oldest first. Raises Undecodable, a Fatal."""
+        query = select(t.events).order_by(t.events.c.position.desc()).limit(count)
+        if event_type is not None:
+            query = query.where(t.events.c.type == event_type)
+        async with self._reading() as connection:
+            rows = [StoredEvent._make(row) for row in await connection.execute(query)]
+        return codec.decode(rows[::-1])
+
+    async def position_at(self, time: float) -> int:
+        """The position of the last event recorded at or before `time`, seconds since the epoch; 0 if none was."""
+        query = select(func.max(t.events.c.position)).where(t.events.c.recorded_at <= time)
+        async with self._reading() as connection:
+            return (await connection.execute(query)).scalar() or 0
+
+    async def seen(self, ids: Collection[MessageId]) -> dict[MessageId, int]:
+        """Those of these messages that led to events, each with the position of its first."""
+        query = select(t.inbox.c.message_id, t.inbox.c.position).where(t.inbox.c.message_id.in_(ids))
+        async with self._reading() as connection:
+            return {row.message_id: row.position for row in await connection.execute(query)}
+
+    async def caused_by(self, message_id: MessageId) -> list[Recorded]:
+        """The events that a message led to, in order; none where it led to nothing or never came."""
+        query = select(t.events).where(t.events.c.cause_id == message_id).order_by(t.events.c.position)
+        async with self._reading() as connection:
+            rows = [StoredEvent._make(row) for row in await connection.execute(query)]
+        return codec.decode(rows)
+
+    async def generations(self, ids: Iterable[TaskId]) -> dict[TaskId, GenerationRow]:
+        """The rows of these generations in the projection."""
+        async with self._reading() as connection:
+            return await read_generations(connection, ids)
+
+    async def latest_snapshot(self, upto: int | None = None) -> State | None:
+        """The newest usable snapshot at or before `upto` (None: the end of the log), or None.
+
+        Not usable: made under another schema of State, damaged, or newer than the log itself.
+        """
+        last = self.position if upto is None else min(upto, self.position)
+        for row in reversed(await self.snapshots()):
+            state = snapshots.decode(row) if row.position <= last else None
+            if state is not None:
+                return state
+        return None
+
+    async def snapshots(self) -> list[StoredSnapshot]:
+        """The snapshots as they are stored, oldest first."""
+        async with self._reading() as connection:
+            found = await connection.execute(select(t.snapshots).order_by(t.snapshots.c.position))
+            return [StoredSnapshot._make(row) for row in found]
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncGenerator[AsyncConnection, None]:
+        with connections.explained(self.path):
+            async with self._reader.connect() as connection:
+                yield connection
+
+
+async def read_generations(connection: AsyncConnection, ids: Iterable[TaskId]) -> dict[TaskId, GenerationRow]:
+    """The rows of these generations, on a connection that may have a transaction open."""
+    found = await connection.execute(select(t.generations).where(t.generations.c.task_id.in_(list(ids))))
+    return {row.task_id: GenerationRow._make(row) for row in found}

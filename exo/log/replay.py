@@ -1,0 +1,21 @@
+"""State at any point of the log, by folding it."""
+
+from exo.domain.fold import fold
+from exo.domain.state import State
+from exo.log.reading import LogReader
+from exo.log.snapshots import schema_digest, state_digest
+
+__all__ = ["load_state", "schema_digest", "state_digest"]
+
+
+async def load_state(store: LogReader, upto: int | None = None, *, use_snapshot: bool = True) -> State:
+    """State after the event at `upto` (None: the last), from the newest usable snapshot on, or from the first event.
+
+    Both give the same, byte for byte. Raises Fatal where an event cannot be read, and OutOfOrder where one is missing.
+    """
+    end = store.position if upto is None else upto
+    state = await store.latest_snapshot(end) if use_snapshot else None
+    state = state or State()
+    async for recorded in store.stream(state.position, end):
+        state = fold(state, recorded)
+    return state

@@ -1,0 +1,134 @@
+"""The log of one master: appended to by one process, read by any."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from exo.domain.fold import OutOfOrder
+from exo.domain.messages.events import Recorded
+from exo.domain.state import State
+from exo.errors import Fatal
+from exo.log import codec, connections, migrate, snapshots
+from exo.log import tables as t
+from exo.log.codec import StoredEvent
+from exo.log.projection import project, touched
+from exo.log.reading import LogReader, read_generations
+
+_insert_events = insert(t.events)
+_insert_inbox = insert(t.inbox).on_conflict_do_nothing()
+_put_snapshot = insert(t.snapshots).prefix_with("OR REPLACE")
+_put_generation = insert(t.generations).prefix_with("OR REPLACE")
+_old_snapshots = delete(t.snapshots).where(
+    t.snapshots.c.position.not_in(
+        select(t.snapshots.c.position).order_by(t.snapshots.c.position.desc()).limit(snapshots.SNAPSHOTS_KEPT)
+    )
+)
+
+
+class LogStore(LogReader):
+    """A LogReader that also appends, unless it was opened read-only. One process may append at a time."""
+
+    def __init__(
+        self, path: Path, engine: AsyncEngine | None = None, connection: AsyncConnection | None = None
+    ) -> None:
+        super().__init__(path)
+        self._engine = engine
+        self._connection = connection
+        self._one_at_a_time = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, path: Path, *, read_only: bool = False, durable: bool = True) -> "LogStore":
+        """The log at `path`. For writing it is made, or brought up to date, where that is needed.
+
+        `durable`: an append that returned outlives a power cut, at the price of one flush of the disk; else it
+        outlives the process only. Raises Fatal where the file is missing (read-only), of a newer version, or no log.
+        """
+        if read_only:
+            await asyncio.to_thread(migrate.check, path)
+            store = cls(path)
+        else:
+            await asyncio.to_thread(migrate.migrate, path)
+            engine = connections.writer(path, durable=durable)
+            with connections.explained(path):
+                store = cls(path, engine, await engine.connect())
+        try:
+            await store.refresh()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def close(self) -> None:
+        """Closes the file. Nothing else may be called afterwards."""
+        if self._connection is not None:
+            await self._connection.close()
+        await super().close()
+        if self._engine is not None:
+            await self._engine.dispose()
+
+    async def append(self, batch: Sequence[Recorded]) -> None:
+        """Adds events in one transaction: all of them or, where this raises, none.
+
+        Raises OutOfOrder unless their positions follow on `self.position`, and Fatal, saying what to do, where the
+        disk or another process is in the way. Cancelled, it ends what it began before it gives way.
+        """
+        if not batch:
+            return
+        work = asyncio.ensure_future(self._append(batch))
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            raise
+
+    async def write_snapshot(self, state: State) -> None:
+        """Keeps `state`, and drops all but the newest few. Raises Fatal as `append` does."""
+        row = await asyncio.to_thread(snapshots.encode, state)
+        async with self._one_at_a_time:
+            with connections.explained(self.path):
+                connection = self._writing()
+                async with connection.begin():
+                    await connection.execute(_put_snapshot, row._asdict())
+                    await connection.execute(_old_snapshots)
+
+    async def _append(self, batch: Sequence[Recorded]) -> None:
+        async with self._one_at_a_time:
+            rows = self._encode(batch)
+            with connections.explained(self.path):
+                connection = self._writing()
+                async with connection.begin():
+                    await self._insert(connection, batch, rows)
+            self.position, self.chain = rows[-1].position, rows[-1].chain
+
+    def _encode(self, batch: Sequence[Recorded]) -> list[StoredEvent]:
+        rows: list[StoredEvent] = []
+        position, chain = self.position, self.chain
+        for recorded in batch:
+            if recorded.position != position + 1:
+                raise OutOfOrder(position + 1, recorded.position)
+            rows.append(codec.encode(recorded, chain))
+            position, chain = recorded.position, rows[-1].chain
+        return rows
+
+    async def _insert(self, connection: AsyncConnection, batch: Sequence[Recorded], rows: list[StoredEvent]) -> None:
+        await connection.execute(_insert_events, [row._asdict() for row in rows])
+        causes: dict[str, int] = {}
+        for row in rows:
+            if row.cause_id is not None:
+                causes.setdefault(row.cause_id, row.position)
+        if causes:
+            inbox = [{"message_id": cause, "position": position} for cause, position in causes.items()]
+            await connection.execute(_insert_inbox, inbox)
+        known = touched(batch)
+        before = await read_generations(connection, known) if known else {}
+        if changed := project(before, batch):
+            await connection.execute(_put_generation, [row._asdict() for row in changed.values()])
+
+    def _writing(self) -> AsyncConnection:
+        if self._connection is None:
+            raise Fatal(f"the event log {self.path} was opened for reading only")
+        return self._connection
