@@ -1,0 +1,62 @@
+"""What this machine is, as the cluster's decisions need it."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+from pathlib import Path
+
+import psutil
+
+from exo.domain.node import NodeFacts
+from exo.domain.shard import EngineName
+from exo.node.chip import chip
+from exo.node.container import memory_limit
+from exo.node.gpus import gpus
+from exo.node.interfaces import interfaces
+
+
+def node_facts(home: Path, engines: tuple[EngineName, ...]) -> NodeFacts:
+    """The facts. Memory and cores are those that this process may use: a container's limits count. Takes some ms."""
+    return NodeFacts(
+        hostname=socket.gethostname(),
+        system=platform.system().lower(),
+        chip=chip(),
+        cores=usable_cores(),
+        memory_bytes=usable_memory(),
+        disk_bytes=shutil.disk_usage(existing(home)).total,
+        interfaces=interfaces(),
+        gpus=gpus(),
+        engines=engines,
+        version=version(),
+    )
+
+
+def usable_cores() -> int:
+    """Logical processors that this process may run on. macOS has no affinity: all of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def usable_memory() -> int:
+    """Bytes of memory: the machine's, or the container's limit where that is less."""
+    total = psutil.virtual_memory().total
+    limit = memory_limit()
+    return total if limit is None else min(total, limit)
+
+
+def existing(folder: Path) -> Path:
+    """The folder, else its nearest parent that exists: a new node's home is not there yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def version() -> str:
+    """Of the installed exo; "0" where it runs from a checkout that is not installed."""
+    try:
+        return importlib.metadata.version("exo")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
