@@ -89,7 +89,7 @@ async def entry_at(bus: Bus, position: int) -> Entry | None:
 
 
 async def begin_at(bus: Bus, first: int) -> None:
-    """Make EVENTS anew so that the next event's position is `first`. For a stream that lost everything. Raises Retryable."""
+    """Make EVENTS anew, for a stream that lost everything: the next position is `first`. Raises Retryable."""
     with asking("EVENTS cannot be made anew"):
         await bus.js.delete_stream(EVENTS)
         await bus.js.add_stream(event_stream_config(bus.subjects, first_seq=first))

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from exo.bus.client import Bus
@@ -75,7 +75,7 @@ class Replica:
 
 
 @asynccontextmanager
-async def following(bus: Bus) -> AsyncIterator[Replica]:
+async def following(bus: Bus) -> AsyncGenerator[Replica]:
     """A replica that follows the log for as long as the block runs."""
     replica = Replica(bus)
     task = asyncio.create_task(replica.run())
