@@ -14,8 +14,9 @@ DECODE_BATCH = 32
 
 GPU_PREFILL = (512, 8)
 CPU_PREFILL = (64, 1)
-"""Tokens of each prompt per step, and prompts per step. Running requests stand still for the slice: at the 240 tokens
-a second measured on a CPU, 64 tokens are a quarter of a second, and larger ones gain nothing there."""
+"""Tokens of each prompt per step, and prompts per step. Running requests stand still while a slice is computed. On two
+CPU cores (135 M parameters, float32) slices of 32, 64, 128 and 256 tokens gave 141, 173, 188 and 189 tokens a second;
+one of 64 took 0.37 s. Several prompts at once gain nothing there."""
 
 
 class PromptResponse(Protocol):

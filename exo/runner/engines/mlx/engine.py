@@ -95,7 +95,7 @@ class MlxEngine:
 
     def cancel(self, task_ids: Iterable[TaskId]) -> None:
         """Drops these requests at once."""
-        known = [task_id for task_id in task_ids if task_id in self._uids]
+        known = self._uids.keys() & set(task_ids)
         if known:
             self._model.batch.remove([self._uids[task_id] for task_id in known])
             self._forget(known)

@@ -12,6 +12,9 @@ from exo.runner.engines.mlx.batch import Batch
 from exo.runner.engines.mlx.sampling import Samplers
 from exo.runner.engines.mlx.weights import load_weights
 
+KEPT_BYTES = 256 << 20
+"""Freed memory that an idle engine may keep. One short conversation's keys and values fit in it."""
+
 
 class Loaded:
     """Made by, and belonging to, one thread."""
@@ -41,8 +44,9 @@ class Loaded:
         self.batch = Batch(self._weights, self.tokenizer.end_tokens)
 
     def release_cache(self) -> None:
-        """Gives memory that MLX keeps for reuse back to the system."""
-        mx.clear_cache()
+        """Gives memory that MLX keeps for reuse back to the system, where it is much: it takes tens of milliseconds."""
+        if mx.get_cache_memory() > KEPT_BYTES:
+            mx.clear_cache()
 
     def close(self) -> None:
         """Gives back the weights too."""

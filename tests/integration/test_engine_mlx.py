@@ -1,0 +1,246 @@
+"""The MLX engine with a real model: SmolLM2-135M-Instruct in float32, in the folder that EXO_TEST_MODEL names."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
+from exo.domain.model_card import ModelCard
+from exo.domain.sampling import SamplingParams
+from exo.domain.shard import Shard
+from exo.errors import Fatal, Rejected
+from exo.runner.engines import make_engine
+from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, PrefillOutput, TokenOutput
+from exo.runner.output.pipeline import OutputPipeline
+
+if find_spec("mlx") is None:
+    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+
+QUESTION = "What is the capital of France?"
+GREEDY = SamplingParams(temperature=0, max_tokens=12)
+A, B, C = TaskId("a"), TaskId("b"), TaskId("c")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Path:
+    named = os.environ.get("EXO_TEST_MODEL")
+    if named is None:
+        pytest.skip("EXO_TEST_MODEL names no model folder")
+    return Path(named)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path, cache: Path) -> Iterator[Engine]:
+    made = make_engine("mlx", cache)
+    made.load(shard(), folder, lambda done, total: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def engine(loaded: Engine) -> Engine:
+    assert loaded.in_flight == 0, "the test before left requests behind"
+    return loaded
+
+
+def shard(context: int = 8192, world_size: int = 1) -> Shard:
+    card = ModelCard(
+        model_id=ModelId("HuggingFaceTB/SmolLM2-135M-Instruct"),
+        family="llama",
+        layers=30,
+        hidden_size=576,
+        heads=9,
+        kv_heads=3,
+        head_dim=64,
+        weight_bytes=538_090_249,
+        context=context,
+        quantization="float32",
+    )
+    return Shard(
+        runner_id=RunnerId("runner"),
+        node_id=NodeId("node"),
+        rank=0,
+        world_size=world_size,
+        start_layer=0,
+        end_layer=30,
+        sharding="pipeline",
+        card=card,
+    )
+
+
+def prompt(engine: Engine, text: str) -> list[int]:
+    return engine.tokenizer.encode_chat([{"role": "user", "content": text}])
+
+
+def drain(engine: Engine) -> list[EngineOutput]:
+    outputs: list[EngineOutput] = []
+    while engine.in_flight:
+        outputs += engine.step()
+    return outputs
+
+
+def step_until(engine: Engine, reached: Callable[[list[EngineOutput]], bool]) -> list[EngineOutput]:
+    outputs: list[EngineOutput] = []
+    while not reached(outputs):
+        assert engine.in_flight
+        outputs += engine.step()
+    return outputs
+
+
+def tokens_by_task(outputs: Sequence[EngineOutput]) -> Mapping[TaskId, list[int]]:
+    tokens: defaultdict[TaskId, list[int]] = defaultdict(list)
+    for output in outputs:
+        if isinstance(output, TokenOutput):
+            tokens[output.task_id].append(output.token)
+    return tokens
+
+
+def alone(engine: Engine, text: str, params: SamplingParams) -> list[int]:
+    engine.submit(A, prompt(engine, text), params)
+    return tokens_by_task(drain(engine))[A]
+
+
+def test_an_answer_is_right_and_ends_by_itself(engine: Engine) -> None:
+    engine.submit(A, prompt(engine, QUESTION), SamplingParams(temperature=0, max_tokens=40))
+    pipeline = OutputPipeline(engine.tokenizer.detokenizer())
+    results = [pipeline.push(out.token, out.finish_reason) for out in drain(engine) if isinstance(out, TokenOutput)]
+    assert "Paris" in "".join(result.text for result in results)
+    assert results[-1].finished == "stop"
+
+
+def test_a_greedy_batch_equals_mlx_lm_one_at_a_time(engine: Engine, folder: Path) -> None:
+    import mlx.core as mx
+    from mlx_lm.generate import generate_step
+    from mlx_lm.utils import load_model
+
+    model, _ = load_model(folder)
+    texts = {A: QUESTION, B: "Name three colours.", C: "Write a haiku about rain and the sea please."}
+    prompts = {task_id: prompt(engine, text) for task_id, text in texts.items()}
+    for task_id, tokens in prompts.items():
+        engine.submit(task_id, tokens, GREEDY)
+    batched = tokens_by_task(drain(engine))
+    for task_id, tokens in prompts.items():
+        single = [int(token) for token, _ in generate_step(mx.array(tokens), model, max_tokens=GREEDY.max_tokens)]
+        assert batched[task_id] == single[: len(batched[task_id])]
+
+
+def test_a_request_that_joins_late_and_one_that_is_cancelled_change_nothing_for_the_others(engine: Engine) -> None:
+    expected = {
+        text: alone(engine, text, GREEDY) for text in ("Name three colours.", "Count from one to ten in words.")
+    }
+    first, second = expected
+    engine.submit(A, prompt(engine, first), GREEDY)
+    engine.submit(C, prompt(engine, "Tell me a long story."), SamplingParams(max_tokens=500))
+    before = step_until(engine, lambda outputs: len(tokens_by_task(outputs)[C]) >= 2)
+    engine.submit(B, prompt(engine, second), GREEDY)
+    engine.cancel([C, C, TaskId("unknown")])
+    after = drain(engine)
+    assert C not in {output.task_id for output in after}
+    assert tokens_by_task(before + after)[A] == expected[first]
+    assert tokens_by_task(after)[B] == expected[second]
+
+
+def test_a_request_is_cancelled_while_its_prompt_is_computed(engine: Engine) -> None:
+    engine.submit(A, prompt(engine, "word " * 300), GREEDY)
+    step_until(engine, lambda outputs: any(isinstance(output, PrefillOutput) for output in outputs))
+    engine.cancel([A])
+    assert engine.in_flight == 0
+    assert engine.step() == []
+    assert alone(engine, QUESTION, GREEDY)
+
+
+def test_prefill_is_reported_to_the_last_token(engine: Engine) -> None:
+    tokens = prompt(engine, "word " * 100)
+    engine.submit(A, tokens, SamplingParams(temperature=0, max_tokens=1))
+    seen = [output.done for output in drain(engine) if isinstance(output, PrefillOutput)]
+    assert seen == sorted(seen)
+    assert seen[-1] == len(tokens)
+    assert len(seen) > 2
+
+
+def test_the_same_seed_gives_the_same_text_whatever_runs_beside(engine: Engine) -> None:
+    params = SamplingParams(temperature=1, top_p=0.95, seed=2**63 + 1, max_tokens=12)
+    text = "Write a poem about rain."
+    expected = alone(engine, text, params)
+    engine.submit(B, prompt(engine, "Tell me a story."), SamplingParams(max_tokens=20))
+    step_until(engine, lambda outputs: len(tokens_by_task(outputs)[B]) >= 2)
+    engine.submit(A, prompt(engine, text), params)
+    engine.submit(C, prompt(engine, "Hi"), SamplingParams(seed=1, max_tokens=5))
+    assert tokens_by_task(drain(engine))[A] == expected
+
+
+def test_without_a_seed_every_text_is_another(engine: Engine) -> None:
+    for task_id in (A, B, C):
+        engine.submit(task_id, prompt(engine, "Write a poem about rain."), SamplingParams(max_tokens=12))
+    texts = tokens_by_task(drain(engine))
+    assert len({tuple(tokens) for tokens in texts.values()}) == 3
+
+
+def test_max_tokens_is_exact(engine: Engine) -> None:
+    engine.submit(A, prompt(engine, "Tell me a long story."), SamplingParams(temperature=0, max_tokens=7))
+    outputs = [output for output in drain(engine) if isinstance(output, TokenOutput)]
+    assert [output.finish_reason for output in outputs] == [*[None] * 6, "length"]
+
+
+def test_a_request_over_the_context_is_refused_with_both_numbers(engine: Engine) -> None:
+    with pytest.raises(Rejected, match=r"context is 8192 tokens, but 8200 ") as refused:
+        engine.submit(A, [5] * 8000, SamplingParams(max_tokens=200))
+    assert refused.value.code == "context_length_exceeded"
+    assert engine.in_flight == 0
+
+
+def test_a_request_that_memory_cannot_hold_is_refused_before_prefill(folder: Path, cache: Path) -> None:
+    large = make_engine("mlx", cache)
+    large.load(shard(context=10**9), folder, lambda done, total: None)
+    with pytest.raises(Rejected) as refused:
+        large.submit(A, [5, 6, 7], SamplingParams(max_tokens=10**8))
+    assert refused.value.code == "insufficient_memory"
+    large.submit(A, [5, 6, 7], SamplingParams())
+    large.close()
+
+
+def test_an_error_with_one_request_in_flight_is_that_requests(engine: Engine) -> None:
+    not_a_token = 2**70
+    engine.submit(A, [not_a_token, 5, 6], GREEDY)
+    (failed,) = drain(engine)
+    assert isinstance(failed, FailedOutput)
+    assert failed.code == "engine_error"
+    assert alone(engine, QUESTION, GREEDY)
+
+
+def test_an_error_with_several_in_flight_is_the_engines(folder: Path, cache: Path) -> None:
+    broken = make_engine("mlx", cache)
+    broken.load(shard(), folder, lambda done, total: None)
+    broken.submit(A, [5, 6, 7], GREEDY)
+    broken.submit(B, [2**70, 5, 6], GREEDY)
+    with pytest.raises(RuntimeError):
+        drain(broken)
+    broken.close()
+
+
+def test_loading_reports_every_layer_and_closing_may_be_repeated(folder: Path, cache: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    made = make_engine("mlx", cache)
+    made.close()
+    made.load(shard(), folder, lambda done, total: seen.append((done, total)))
+    assert seen == [(done, 30) for done in range(31)]
+    made.close()
+    made.close()
+    with pytest.raises(Fatal):
+        _ = made.tokenizer
+
+
+def test_a_part_of_a_model_and_an_empty_folder_are_fatal(folder: Path, cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="split"):
+        make_engine("mlx", cache).load(shard(world_size=2), folder, lambda done, total: None)
+    with pytest.raises(Fatal, match="tokenizer"):
+        make_engine("mlx", cache).load(shard(), tmp_path, lambda done, total: None)
