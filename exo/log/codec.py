@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import NamedTuple, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -75,8 +76,10 @@ def chained(previous: str, position: int, recorded_at: float, *, cause_id: str |
     text that reads back as the same number, the cause or null, the source, and the body as a string. As a JSON array
     no two different rows give the same bytes, and any language can check it.
     """
-    fields = [previous, position, repr(recorded_at), cause_id, source, body]
-    return hashlib.sha256(json.dumps(fields, separators=(",", ":")).encode("ascii")).hexdigest()
+    # Written out, because `json.dumps` takes three times as long.
+    cause = "null" if cause_id is None else _quoted(cause_id)
+    text = f'["{previous}",{position},"{recorded_at!r}",{cause},{_quoted(source)},{_quoted(body)}]'
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def decode(rows: Sequence[StoredEvent]) -> list[Recorded]:

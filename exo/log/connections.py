@@ -40,7 +40,7 @@ def writer(path: Path, *, durable: bool) -> AsyncEngine:
 def reader(path: Path) -> AsyncEngine:
     """For connections that cannot write, however many at a time."""
     engine = create_async_engine(_read_only_url("sqlite+aiosqlite", path))
-    _configure(engine.sync_engine, begin="BEGIN", pragmas=(f"busy_timeout = {BUSY_MS}",))
+    _configure(engine.sync_engine, begin=None, pragmas=(f"busy_timeout = {BUSY_MS}",))
     return engine
 
 
@@ -54,7 +54,7 @@ def migrator(path: Path) -> Engine:
 def inspector(path: Path) -> Engine:
     """As `reader`, synchronous."""
     engine = create_engine(_read_only_url("sqlite", path), poolclass=NullPool)
-    _configure(engine, begin="BEGIN", pragmas=(f"busy_timeout = {BUSY_MS}",))
+    _configure(engine, begin=None, pragmas=(f"busy_timeout = {BUSY_MS}",))
     return engine
 
 
@@ -83,8 +83,11 @@ def _read_only_url(driver: str, path: Path) -> URL:
     return URL.create(driver, database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"})
 
 
-def _configure(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
-    """SQLAlchemy's own way to say BEGIN itself: the driver's would come late, and never be immediate."""
+def _configure(engine: Engine, *, begin: str | None, pragmas: tuple[str, ...]) -> None:
+    """SQLAlchemy's own way to say BEGIN itself: the driver's would come late, and never be immediate.
+
+    Without `begin` every statement is a transaction by itself, which is what reading needs.
+    """
 
     @event.listens_for(engine, "connect")
     def on_connect(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -94,6 +97,8 @@ def _configure(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    @event.listens_for(engine, "begin")
-    def on_begin(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
-        connection.exec_driver_sql(begin)
+    if begin is not None:
+
+        @event.listens_for(engine, "begin")
+        def on_begin(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
+            connection.exec_driver_sql(begin)

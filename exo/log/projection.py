@@ -31,17 +31,8 @@ class GenerationRow(NamedTuple):
     error: str | None = None
 
 
-def touched(batch: Iterable[Recorded]) -> set[TaskId]:
-    """The generations that these events change and do not begin."""
-    return {
-        recorded.entry.event.task_id
-        for recorded in batch
-        if isinstance(recorded.entry.event, GenerationDispatched | GenerationFinished)
-    }
-
-
 def project(rows: Mapping[TaskId, GenerationRow], batch: Iterable[Recorded]) -> dict[TaskId, GenerationRow]:
-    """The rows that these events change, as they are afterwards. `rows` has those that are there and `touched`."""
+    """The rows that these events change, as they are afterwards. `rows` has at least those that are not over."""
     changed: dict[TaskId, GenerationRow] = {}
     for recorded in batch:
         event, time = recorded.entry.event, recorded.entry.recorded_at + 0.0

@@ -1,19 +1,18 @@
 """Reading the log: pages by position, each in a short transaction of its own."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from exo.domain.ids import MessageId, TaskId
+from exo.domain.ids import MessageId
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.log import codec, connections, snapshots
 from exo.log import tables as t
 from exo.log.codec import StoredEvent
-from exo.log.projection import GenerationRow
 from exo.log.snapshots import StoredSnapshot
 
 PAGE = 1000
@@ -94,11 +93,6 @@ class LogReader:
             rows = [StoredEvent._make(row) for row in await connection.execute(query)]
         return codec.decode(rows)
 
-    async def generations(self, ids: Iterable[TaskId]) -> dict[TaskId, GenerationRow]:
-        """The rows of these generations in the projection."""
-        async with self._reading() as connection:
-            return await read_generations(connection, ids)
-
     async def latest_snapshot(self, upto: int | None = None) -> State | None:
         """The newest usable snapshot at or before `upto` (None: the end of the log), or None.
 
@@ -122,9 +116,3 @@ class LogReader:
         with connections.explained(self.path):
             async with self._reader.connect() as connection:
                 yield connection
-
-
-async def read_generations(connection: AsyncConnection, ids: Iterable[TaskId]) -> dict[TaskId, GenerationRow]:
-    """The rows of these generations, on a connection that may have a transaction open."""
-    found = await connection.execute(select(t.generations).where(t.generations.c.task_id.in_(list(ids))))
-    return {row.task_id: GenerationRow._make(row) for row in found}
