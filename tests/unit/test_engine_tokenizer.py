@@ -1,0 +1,102 @@
+"""The tokenizer of a model folder, with a byte-level one made for the test."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from exo.errors import Fatal, Rejected
+from exo.runner.tokenizer import HuggingFaceTokenizer
+
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if message['role'] == 'tool' %}{{ raise_exception('tools are not for this model') }}{% endif %}"
+    "{{ '<' + message['role'] + '>' + message['content'] + '<end>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
+)
+
+
+def make_folder(folder: Path, template: str | None = TEMPLATE) -> Path:
+    """A tokenizer whose tokens are bytes, and `<end>`."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    fast = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
+    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.decoder = decoders.ByteLevel()
+    fast.add_special_tokens(["<end>"])
+    fast.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<end>"}
+    config |= {"chat_template": template} if template else {}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [256, 7]}))
+    return folder
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(make_folder(tmp_path))
+
+
+def decode(tokenizer: HuggingFaceTokenizer, tokens: list[int]) -> list[str]:
+    detokenizer = tokenizer.detokenizer()
+    return [detokenizer.push(token) for token in tokens]
+
+
+def test_a_chat_becomes_tokens_and_ends_where_the_assistant_begins(tokenizer: HuggingFaceTokenizer) -> None:
+    tokens = tokenizer.encode_chat([{"role": "user", "content": "Hé"}])
+    assert "".join(decode(tokenizer, tokens)) == "<user>Hé<assistant>"
+
+
+def test_text_parts_are_joined(tokenizer: HuggingFaceTokenizer) -> None:
+    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
+    whole = tokenizer.encode_chat([{"role": "user", "content": "one two"}])
+    assert tokenizer.encode_chat([{"role": "user", "content": parts}]) == whole
+
+
+def test_a_message_without_content_is_an_empty_one(tokenizer: HuggingFaceTokenizer) -> None:
+    empty = tokenizer.encode_chat([{"role": "user", "content": ""}])
+    assert tokenizer.encode_chat([{"role": "user", "content": None}]) == empty
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ({"role": "tool", "content": "x"}, "tools are not for this model"),
+        ({"content": "x"}, "template"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "image_url"),
+        ({"role": "user", "content": 5}, "neither"),
+        ({"role": "user", "content": ["x"]}, "not an object"),
+        ({"role": "user", "content": "\ud800"}, "template"),
+    ],
+)
+def test_messages_that_the_model_does_not_take_are_refused_with_the_cause(
+    tokenizer: HuggingFaceTokenizer, message: dict[str, object], cause: str
+) -> None:
+    with pytest.raises(Rejected, match=cause):
+        tokenizer.encode_chat([message])
+
+
+def test_a_character_cut_over_tokens_comes_whole(tokenizer: HuggingFaceTokenizer) -> None:
+    tokens = tokenizer.encode_chat([{"role": "user", "content": "a🚀b"}])[6:-11]
+    assert decode(tokenizer, tokens) == ["a", "", "", "", "🚀", "b", ""]
+
+
+def test_an_incomplete_character_is_dropped_at_the_end(tokenizer: HuggingFaceTokenizer) -> None:
+    tokens = tokenizer.encode_chat([{"role": "user", "content": "🚀"}])[6:9]
+    assert decode(tokenizer, tokens) == ["", "", ""]
+
+
+def test_end_tokens_are_the_tokenizers_and_the_models(tokenizer: HuggingFaceTokenizer) -> None:
+    assert tokenizer.end_tokens == {256, 7}
+
+
+def test_a_model_without_a_chat_template_refuses_chats(tmp_path: Path) -> None:
+    plain = HuggingFaceTokenizer(make_folder(tmp_path, template=None))
+    with pytest.raises(Rejected) as refused:
+        plain.encode_chat([{"role": "user", "content": "x"}])
+    assert refused.value.code == "no_chat_template"
+
+
+def test_a_folder_without_a_tokenizer_is_fatal(tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match="tokenizer"):
+        HuggingFaceTokenizer(tmp_path)
