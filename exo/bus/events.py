@@ -1,14 +1,15 @@
 """The stream `EVENTS`: one fenced writer, and readers who follow it."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 from pydantic import TypeAdapter
 
 from exo.bus.client import REQUEST_TIMEOUT, Bus, asking, new_id
-from exo.bus.reader import read_stream
+from exo.bus.reader import read_batches
 from exo.bus.streams import EVENTS, event_stream_config
 from exo.domain.messages.events import Entry, Recorded
 from exo.errors import ExoError, Retryable
@@ -95,7 +96,11 @@ async def begin_at(bus: Bus, first: int) -> None:
         await bus.js.add_stream(event_stream_config(bus.subjects, first_seq=first))
 
 
-async def follow(bus: Bus, after: int) -> AsyncIterator[Recorded]:
-    """Every event after a position, in order, now and later."""
-    async for message in read_stream(bus, EVENTS, bus.subjects.all_of("event"), after + 1):
-        yield Recorded(position=message.metadata.sequence.stream, entry=_entries.validate_json(message.data))
+async def follow(bus: Bus, after: int) -> AsyncGenerator[list[Recorded]]:
+    """Every event after a position, in order, now and later, in lists of those that are there already."""
+    async with aclosing(read_batches(bus, EVENTS, bus.subjects.all_of("event"), after + 1)) as batches:
+        async for batch in batches:
+            yield [
+                Recorded(position=message.metadata.sequence.stream, entry=_entries.validate_json(message.data))
+                for message in batch
+            ]

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -17,8 +18,20 @@ IDLE_HEARTBEAT = 0.5
 """Seconds; with the client's default a consumer is silent for 12 s and more after a restart of the server."""
 
 
-async def read_stream(bus: Bus, stream: str, subject: str, start: int) -> AsyncIterator[Msg]:
-    """Every message of `subject` from stream sequence `start` on, now and later, without end.
+BATCH_MOST = 1000
+"""Messages handed on at once."""
+
+
+async def read_stream(bus: Bus, stream: str, subject: str, start: int) -> AsyncGenerator[Msg]:
+    """Every message of `subject` from stream sequence `start` on, now and later, without end."""
+    async with aclosing(read_batches(bus, stream, subject, start)) as batches:
+        async for batch in batches:
+            for message in batch:
+                yield message
+
+
+async def read_batches(bus: Bus, stream: str, subject: str, start: int) -> AsyncGenerator[list[Msg]]:
+    """As `read_stream`, in lists of what is there already: one message when they trickle, many when they pour.
 
     An ordered consumer that is set up anew after each reconnect. The client's own reset may begin too early, so what
     was seen already is dropped here.
@@ -29,16 +42,23 @@ async def read_stream(bus: Bus, stream: str, subject: str, start: int) -> AsyncI
         subscription = await _subscribe(bus, stream, subject, expected)
         try:
             while connection == bus.connections:
-                try:
-                    message = await subscription.next_msg(timeout=IDLE_HEARTBEAT)
-                except TimeoutError:
-                    continue
-                sequence = message.metadata.sequence.stream
-                if sequence >= expected:
-                    expected = sequence + 1
-                    yield message
+                messages = await _next_batch(subscription)
+                batch = [message for message in messages if message.metadata.sequence.stream >= expected]
+                if batch:
+                    expected = batch[-1].metadata.sequence.stream + 1
+                    yield batch
         finally:
             await _unsubscribe(subscription)
+
+
+async def _next_batch(subscription: JetStreamContext.PushSubscription) -> list[Msg]:
+    messages: list[Msg] = []
+    try:
+        while len(messages) < BATCH_MOST and (not messages or subscription.pending_msgs > 0):
+            messages.append(await subscription.next_msg(timeout=IDLE_HEARTBEAT))
+    except TimeoutError:
+        pass
+    return messages
 
 
 async def _subscribe(bus: Bus, stream: str, subject: str, start: int) -> JetStreamContext.PushSubscription:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 
 from exo.bus.client import Bus
 from exo.bus.events import follow
@@ -52,8 +52,10 @@ class Replica:
         while True:
             await self._take(await self._ask(), None)
             try:
-                async for recorded in follow(self._bus, self.state.position):
-                    await self._take(fold(self.state, recorded), recorded)
+                async with aclosing(follow(self._bus, self.state.position)) as batches:
+                    async for batch in batches:
+                        for recorded in batch:
+                            await self._take(fold(self.state, recorded), recorded)
             except OutOfOrder as error:
                 # The stream was cut or made anew while nobody looked: a master knows the truth.
                 logger.warning("following the log: %s; asking a master again", error)

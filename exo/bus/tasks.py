@@ -1,6 +1,7 @@
 """The stream `TASKS`: what each instance's runners are told."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from pydantic import TypeAdapter
 
@@ -31,7 +32,8 @@ async def last_task(bus: Bus) -> int:
         return (await bus.js.stream_info(TASKS)).state.last_seq
 
 
-async def follow_tasks(bus: Bus, instance_id: InstanceId, after: int) -> AsyncIterator[Task]:
+async def follow_tasks(bus: Bus, instance_id: InstanceId, after: int) -> AsyncGenerator[Task]:
     """An instance's tasks after a stream sequence, in order, now and later."""
-    async for message in read_stream(bus, TASKS, bus.subjects.task(instance_id), after + 1):
-        yield _tasks.validate_json(message.data)
+    async with aclosing(read_stream(bus, TASKS, bus.subjects.task(instance_id), after + 1)) as messages:
+        async for message in messages:
+            yield _tasks.validate_json(message.data)

@@ -1,0 +1,1 @@
+"""The master: decides, records, keeps the log. One leads; the others follow and could."""

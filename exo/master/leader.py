@@ -1,0 +1,136 @@
+"""The leading master's loop: take messages, decide, record, fold, act, acknowledge."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from exo.bus import events
+from exo.bus.client import Bus, new_id
+from exo.bus.inbox import Inbox, Received
+from exo.bus.lease import Lease
+from exo.bus.streams import LEASE_TTL
+from exo.bus.tasks import publish_task, purge_tasks
+from exo.domain.advance import advance
+from exo.domain.effects import Effect, PublishTask, PurgeTasks, effects, outstanding
+from exo.domain.fold import fold
+from exo.domain.ids import MessageId, NodeId
+from exo.domain.messages.envelope import Envelope
+from exo.domain.messages.events import CommandRejected, Entry, Event, MasterElected, Recorded
+from exo.domain.react import react
+from exo.domain.state import State
+from exo.errors import Retryable
+from exo.log.snapshots import SNAPSHOT_EVERY
+from exo.log.store import LogStore
+
+logger = logging.getLogger(__name__)
+
+TICK = 1.0
+"""Seconds between two looks at deadlines, and two renewals of the lease."""
+FETCH_MOST = 256
+"""Messages decided on together: one append, one transaction."""
+
+
+class Leader:
+    """Decides for as long as it holds the lease. `state` is always the fold of what the log holds."""
+
+    def __init__(
+        self, bus: Bus, store: LogStore, lease: Lease, node_id: NodeId, state: State, beats: Mapping[NodeId, float]
+    ) -> None:
+        self._bus = bus
+        self._store = store
+        self._lease = lease
+        self._node_id = node_id
+        self.state = state
+        self._beats = beats
+        self._began = time.monotonic()
+        self._ticked = self._began
+        self._snapshot_at = state.position
+        self._recording = state
+        self._entries: list[Entry] = []
+
+    async def lead(self) -> None:
+        """Decide without end. Raises Fenced or Retryable when it leads no longer, Fatal when it cannot go on."""
+        self._record([MasterElected(node_id=self._node_id, epoch=self.state.epoch + 1)], None, self._node_id)
+        await self._commit()
+        logger.info("leading, epoch %d, from position %d", self.state.epoch, self.state.position)
+        for effect in outstanding(self.state):
+            await self._perform(effect)
+        inbox = await Inbox.take_over(self._bus)
+        while True:
+            left = self._ticked + TICK - time.monotonic()
+            received = await inbox.fetch(FETCH_MOST, timeout=max(0.01, left))
+            if received:
+                await self._decide(received)
+            if time.monotonic() - self._ticked >= TICK:
+                await self._tick()
+
+    async def _decide(self, batch: list[Received]) -> None:
+        ids = [received.envelope.message_id for received in batch if received.envelope]
+        seen = set(await self._store.seen(ids))
+        for received in batch:
+            if received.envelope is None:
+                logger.error("dropped an unreadable message on %s: %s", received.message.subject, received.problem)
+            elif received.envelope.message_id not in seen:
+                seen.add(received.envelope.message_id)
+                self._react(received.envelope)
+        await self._commit()
+        for received in batch:
+            await received.ack()
+
+    def _react(self, envelope: Envelope) -> None:
+        try:
+            decided: Sequence[Event] = react(self._recording, envelope.body, self._now(), new_id)
+        except Exception:
+            logger.exception("deciding on %s failed", envelope.body.type)
+            reason = "deciding on it failed; the master's output has the traceback"
+            decided = [CommandRejected(command=envelope.body.type, code="internal_error", reason=reason)]
+        self._record(decided, envelope.message_id, envelope.source)
+
+    async def _tick(self) -> None:
+        stalled = time.monotonic() - self._ticked
+        self._ticked = time.monotonic()
+        if stalled > LEASE_TTL:
+            raise Retryable(f"this process stood still for {stalled:.1f} s")
+        if not await self._lease.renew():
+            raise Retryable("the lease could not be renewed")
+        self._record(advance(self._recording, self._now(), new_id, self._last_beats()), None, self._node_id)
+        await self._commit()
+
+    def _last_beats(self) -> dict[NodeId, float]:
+        """When each node was last seen, by the wall clock; none before this master took over."""
+        now, monotonic = self._now(), time.monotonic()
+        return {
+            node_id: now - (monotonic - max(self._began, self._beats.get(node_id, self._began)))
+            for node_id in self._recording.nodes
+        }
+
+    def _now(self) -> float:
+        return max(time.time(), self._recording.time)
+
+    def _record(self, decided: Sequence[Event], cause_id: MessageId | None, source: str) -> None:
+        for event in decided:
+            entry = Entry(recorded_at=self._now(), cause_id=cause_id, source=source, event=event)
+            self._recording = fold(self._recording, Recorded(position=self._recording.position + 1, entry=entry))
+            self._entries.append(entry)
+
+    async def _commit(self) -> None:
+        """Stream, SQLite, State, effects: in this order, so that nothing is acted on that is not recorded."""
+        entries, self._entries = self._entries, []
+        if not entries:
+            return
+        recorded = await events.append(self._bus, entries, self.state.position)
+        await self._store.append(recorded)
+        self.state = self._recording
+        for entry in entries:
+            for effect in effects(self.state, entry.event):
+                await self._perform(effect)
+        if self.state.position - self._snapshot_at >= SNAPSHOT_EVERY:
+            self._snapshot_at = self.state.position
+            await self._store.write_snapshot(self.state)
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case PublishTask(instance_id, task):
+                await publish_task(self._bus, instance_id, task)
+            case PurgeTasks(instance_id):
+                await purge_tasks(self._bus, instance_id)

@@ -1,0 +1,129 @@
+"""The master's process: follows the log until the lease is its own, leads until it is not."""
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing, suppress
+
+from exo.bus.client import Bus, connect
+from exo.bus.events import Fenced, follow
+from exo.bus.gauges import subscribe_gauges
+from exo.bus.lease import Lease
+from exo.bus.queries import answer_queries
+from exo.config import Settings
+from exo.domain.fold import fold
+from exo.domain.ids import MessageId, NodeId
+from exo.domain.messages.events import Recorded
+from exo.domain.node import NodeGauges
+from exo.domain.state import State
+from exo.errors import Fatal, Retryable
+from exo.log.replay import load_state
+from exo.log.store import LogStore
+from exo.master.leader import Leader
+from exo.master.reconcile import reconcile
+from exo.models.lock import locked_if_free
+from exo.node.identity import node_id
+from exo.process import until_stopped
+
+logger = logging.getLogger(__name__)
+
+CANDIDACY_PAUSE = 0.5
+"""Seconds between two tries to get the lease."""
+
+
+async def run_master(settings: Settings) -> None:
+    """Run until the process is told to stop. Raises Fatal where it cannot go on."""
+    with locked_if_free(settings.home / "master.lock") as free:
+        if not free:
+            raise Fatal(f"another master runs with the home {settings.home}: stop it, or set EXO_HOME to another")
+        store = await LogStore.open(settings.log_file)
+        try:
+            await _run(settings, store, node_id(settings.home))
+        finally:
+            await store.close()
+
+
+async def _run(settings: Settings, store: LogStore, own_id: NodeId) -> None:
+    began = time.monotonic()
+    state = await load_state(store)
+    logger.info("the log holds %d events (read in %.2f s)", state.position, time.monotonic() - began)
+    bus = await connect(settings.nats_url, settings.cluster, "master")
+    master = Master(bus, store, own_id, state)
+    try:
+        await until_stopped(master.run())
+    finally:
+        await master.stop()
+        await bus.close()
+
+
+class Master:
+    """A candidate that follows, and leads when the lease is its own."""
+
+    def __init__(self, bus: Bus, store: LogStore, own_id: NodeId, state: State) -> None:
+        self._bus = bus
+        self._store = store
+        self._own_id = own_id
+        self._state = state
+        self._lease = Lease(bus, own_id)
+        self._leader: Leader | None = None
+        self._beats: dict[NodeId, float] = {}
+
+    @property
+    def state(self) -> State:
+        """State as of the last event in this master's log."""
+        return self._leader.state if self._leader else self._state
+
+    async def run(self) -> None:
+        """Follow and lead in turn, without end."""
+        await subscribe_gauges(self._bus, self._beat)
+        await answer_queries(self._bus, lambda: self.state, self._outcome)
+        while True:
+            await self._follow_until_elected()
+            try:
+                await self._lead()
+            except (Fenced, Retryable) as error:
+                logger.warning("leading no longer: %s", error)
+                await asyncio.sleep(CANDIDACY_PAUSE)
+
+    async def stop(self) -> None:
+        """Leave the log in order and the lease to the next."""
+        if self._leader is not None:
+            self._state = self._leader.state
+            async with asyncio.timeout(1):
+                await self._lease.release()
+        with suppress(Fatal):
+            await self._store.write_snapshot(self._state)
+
+    async def _lead(self) -> None:
+        self._state = await reconcile(self._bus, self._store, self._state)
+        self._leader = Leader(self._bus, self._store, self._lease, self._own_id, self._state, self._beats)
+        try:
+            await self._leader.lead()
+        finally:
+            self._state = self._leader.state
+
+    async def _follow_until_elected(self) -> None:
+        self._leader = None
+        following = asyncio.create_task(self._follow())
+        try:
+            while not await self._lease.acquire():
+                if following.done():
+                    await following
+                await asyncio.sleep(CANDIDACY_PAUSE)
+        finally:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+
+    async def _follow(self) -> None:
+        async with aclosing(follow(self._bus, self._state.position)) as batches:
+            async for batch in batches:
+                await self._store.append(batch)
+                for recorded in batch:
+                    self._state = fold(self._state, recorded)
+
+    async def _outcome(self, message_id: MessageId) -> list[Recorded]:
+        return await self._store.caused_by(message_id)
+
+    def _beat(self, gauges: NodeGauges) -> None:
+        self._beats[gauges.node_id] = time.monotonic()

@@ -1,0 +1,74 @@
+"""Brings the stream EVENTS and the log in SQLite to agreement. JetStream is the transport, SQLite the truth."""
+
+import logging
+from contextlib import aclosing
+
+from exo.bus import events
+from exo.bus.client import Bus
+from exo.domain.fold import fold
+from exo.domain.state import State
+from exo.errors import Fatal
+from exo.log.store import LogStore
+
+logger = logging.getLogger(__name__)
+
+REPUBLISHED = 1000
+"""Events that a stream that lost everything gets back; whoever needs older ones finds them in SQLite."""
+
+
+async def reconcile(bus: Bus, store: LogStore, state: State) -> State:
+    """The State after both hold the same events.
+
+    Copies what SQLite lacks, publishes again what JetStream lost. Raises Fatal, naming the position, where they hold
+    different events or where events between them are missing, and Retryable where NATS stays away.
+    """
+    async for recorded in store.stream(state.position):
+        state = fold(state, recorded)  # recorded just before the last lead, or follow, was cut short
+    first, last = await events.bounds(bus)
+    common = min(last, store.position)
+    if first <= common:
+        await _check(bus, store, common)
+    if last < store.position:
+        await _republish(bus, store, last)
+    elif first > store.position + 1:
+        raise Fatal(
+            f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}: the events between "
+            "are missing here. Copy the log file of another node's home into this one"
+        )
+    return await copy(bus, store, state, last)
+
+
+async def copy(bus: Bus, store: LogStore, state: State, upto: int) -> State:
+    """The State after SQLite holds every event of the stream up to a position."""
+    if state.position >= upto:
+        return state
+    async with aclosing(events.follow(bus, state.position)) as batches:
+        async for batch in batches:
+            wanted = [recorded for recorded in batch if recorded.position <= upto]
+            await store.append(wanted)
+            for recorded in wanted:
+                state = fold(state, recorded)
+            if state.position >= upto:
+                break
+    return state
+
+
+async def _check(bus: Bus, store: LogStore, position: int) -> None:
+    streamed = await events.entry_at(bus, position)
+    kept = await store.read(position - 1, 1)
+    if streamed is not None and kept and streamed != kept[0].entry:
+        raise Fatal(
+            f"the log {store.path} and the stream EVENTS hold different events at position {position}: they belong to "
+            "two clusters, or one was restored from an old copy. Move one of them away: the log file, or the folder "
+            "that NATS keeps its streams in"
+        )
+
+
+async def _republish(bus: Bus, store: LogStore, last: int) -> None:
+    logger.warning("the stream EVENTS ends at %d, the log at %d: publishing what is missing", last, store.position)
+    if last == 0:
+        last = max(0, store.position - REPUBLISHED)
+        await events.begin_at(bus, last + 1)
+    while page := await store.read(last, events.BATCH_MOST):
+        await events.append(bus, [recorded.entry for recorded in page], last)
+        last = page[-1].position

@@ -1,0 +1,35 @@
+"""How a process of exo ends: when it is told to, or when what it does cannot go on."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Coroutine
+
+from exo.errors import ExoError, Fatal
+from exo.log_setup import setup_logging
+
+logger = logging.getLogger(__name__)
+
+
+async def until_stopped(work: Coroutine[object, object, None]) -> None:
+    """Do `work` until it ends; on SIGINT or SIGTERM cancel it and wait for its end. Raises what it raises."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def run_process(work: Coroutine[object, object, None], log_level: str) -> None:
+    """Run a process' main coroutine. A Fatal is one line on standard error and its exit code."""
+    setup_logging(log_level)
+    try:
+        asyncio.run(work)
+    except ExoError as error:
+        logger.error("%s", error)
+        sys.exit(error.exit_code if isinstance(error, Fatal) else 1)
+    except KeyboardInterrupt:
+        sys.exit(0)
