@@ -9,8 +9,10 @@ import json
 import sys
 from pathlib import Path
 
-from huggingface_hub import HfApi
-from huggingface_hub import snapshot_download  # pyright: ignore[reportUnknownVariableType]  its `dict` is bare
+from huggingface_hub import (
+    HfApi,
+    snapshot_download,  # pyright: ignore[reportUnknownVariableType]  its `dict` is bare
+)
 from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError, RevisionNotFoundError
 
 LISTING_SECONDS = 20.0

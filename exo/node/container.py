@@ -16,7 +16,7 @@ def memory_limit(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> int | None
 
 
 def memory_left(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> int | None:
-    """Bytes until the first of those limits; file pages that the kernel can drop count as free. None without a limit."""
+    """Bytes until the first of those limits; file pages that can be dropped count as free. None without a limit."""
     left: list[int] = []
     for group in _groups(root, own):
         limit = _number(group / "memory.max")
