@@ -52,6 +52,7 @@ class Undecodable(Fatal):
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"the event at position {position} {why}")
         self.position = position
+        self.why = why
 
 
 def encode(recorded: Recorded, previous_chain: str) -> StoredEvent:
@@ -82,6 +83,17 @@ def chained(previous: str, position: int, recorded_at: float, *, cause_id: str |
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def follows(row: StoredEvent, previous_chain: str) -> bool:
+    """Whether a row's chain is the right one after that of the row before."""
+    try:
+        right = chained(
+            previous_chain, row.position, row.recorded_at, cause_id=row.cause_id, source=row.source, body=row.body
+        )
+    except (TypeError, ValueError):
+        return False  # SQLite keeps bytes in a column for text, if somebody puts them there
+    return row.chain == right
+
+
 def decode(rows: Sequence[StoredEvent]) -> list[Recorded]:
     """The events of a page of rows. Raises Undecodable, naming the position of the first row that gives none."""
     # Each event by itself, so that the position of a bad one is known; all the rest in one call, which is faster.
@@ -107,14 +119,13 @@ def decode(rows: Sequence[StoredEvent]) -> list[Recorded]:
 
 
 def _event(row: StoredEvent) -> Event:
-    newest = VERSIONS.get(row.type)
-    if newest is None or row.version > newest:
-        raise Undecodable(
-            row.position, f"({row.type} version {row.version}) was written by a newer version: upgrade exo"
-        )
     try:
+        newest = VERSIONS.get(row.type)
+        if newest is None or row.version > newest:
+            why = f"({row.type} version {row.version}) was written by a newer version: upgrade exo"
+            raise Undecodable(row.position, why)
         event = _EVENT.validate_json(row.body) if row.version == newest else _lifted(row, newest)
-    except (ValidationError, ValueError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise Undecodable(row.position, f"({row.type}) is damaged: {_first_line(error)}") from error
     if event.type != row.type:
         raise Undecodable(row.position, f"is damaged: it says {event.type}, its row says {row.type}")

@@ -37,7 +37,7 @@ class LogReader:
     async def refresh(self) -> int:
         """Looks up what the last event is now, and returns its position."""
         newest = select(t.events.c.position, t.events.c.chain).order_by(t.events.c.position.desc()).limit(1)
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             row = (await connection.execute(newest)).one_or_none()
         self.position, self.chain = (row.position, row.chain) if row else (0, codec.GENESIS)
         return self.position
@@ -46,8 +46,15 @@ class LogReader:
         """At most `limit` rows with a position above `after`, in order, as they are stored."""
         events = t.events.c
         query = select(t.events).where(events.position > after).order_by(events.position).limit(limit)
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             return [StoredEvent._make(row) for row in await connection.execute(query)]
+
+    async def positions(self, after: int, limit: int = PAGE) -> list[int]:
+        """The positions of `rows`, without what they hold."""
+        events = t.events.c
+        query = select(events.position).where(events.position > after).order_by(events.position).limit(limit)
+        async with self.connect() as connection:
+            return list((await connection.scalars(query)).all())
 
     async def read(self, after: int, limit: int = PAGE) -> list[Recorded]:
         """At most `limit` events with a position above `after`, in order. Raises Undecodable, a Fatal."""
@@ -70,26 +77,26 @@ class LogReader:
         query = select(t.events).order_by(t.events.c.position.desc()).limit(count)
         if event_type is not None:
             query = query.where(t.events.c.type == event_type)
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             rows = [StoredEvent._make(row) for row in await connection.execute(query)]
         return codec.decode(rows[::-1])
 
     async def position_at(self, time: float) -> int:
         """The position of the last event recorded at or before `time`, seconds since the epoch; 0 if none was."""
         query = select(func.max(t.events.c.position)).where(t.events.c.recorded_at <= time)
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             return (await connection.execute(query)).scalar() or 0
 
     async def seen(self, ids: Collection[MessageId]) -> dict[MessageId, int]:
         """Those of these messages that led to events, each with the position of its first."""
         query = select(t.inbox.c.message_id, t.inbox.c.position).where(t.inbox.c.message_id.in_(ids))
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             return {row.message_id: row.position for row in await connection.execute(query)}
 
     async def caused_by(self, message_id: MessageId) -> list[Recorded]:
         """The events that a message led to, in order; none where it led to nothing or never came."""
         query = select(t.events).where(t.events.c.cause_id == message_id).order_by(t.events.c.position)
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             rows = [StoredEvent._make(row) for row in await connection.execute(query)]
         return codec.decode(rows)
 
@@ -107,12 +114,13 @@ class LogReader:
 
     async def snapshots(self) -> list[StoredSnapshot]:
         """The snapshots as they are stored, oldest first."""
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             found = await connection.execute(select(t.snapshots).order_by(t.snapshots.c.position))
             return [StoredSnapshot._make(row) for row in found]
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncGenerator[AsyncConnection, None]:
+    async def connect(self) -> AsyncGenerator[AsyncConnection, None]:
+        """A connection that cannot write. SQLite's errors inside become Fatal."""
         with connections.explained(self.path):
             async with self._reader.connect() as connection:
                 yield connection

@@ -144,7 +144,7 @@ class LogStore(LogReader):
 
     async def _read_live(self) -> None:
         unended = select(t.generations).where(t.generations.c.ended_at.is_(None))
-        async with self._reading() as connection:
+        async with self.connect() as connection:
             rows = [GenerationRow._make(row) for row in await connection.execute(unended)]
         self._live = {row.task_id: row for row in rows}
 

@@ -1,0 +1,172 @@
+"""Checks a log against itself: nothing is missing or changed, and everything derived from it follows from it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from exo.domain.fold import fold
+from exo.domain.invariants import violations
+from exo.domain.messages.events import Recorded
+from exo.domain.state import State
+from exo.errors import Fatal
+from exo.log import codec, derived
+from exo.log.codec import StoredEvent, Undecodable
+from exo.log.derived import Expected, Problem
+from exo.log.reading import LogReader
+from exo.log.snapshots import StoredSnapshot, schema_digest, state_digest, text_digest
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a check found."""
+
+    checked: int
+    """Events that were looked at."""
+    position: int
+    """Of the last of them."""
+    digest: str
+    """`state_digest` after the last event that could be folded."""
+    problems: tuple[Problem, ...]
+
+
+async def verify(
+    store: LogReader, on_progress: Callable[[int, int], None] = lambda _position, _end: None
+) -> Verification:
+    """Re-reads the whole log and says everything that is wrong with it, each with its exact position.
+
+    Looked for: gaps, rows that were changed, rows that give no event, times that run backwards, states that break an
+    invariant, snapshots that the events do not lead to, and rows of the inbox and of `generations` that disagree.
+    `on_progress` gets the position reached and the last one. Works while a master appends. Raises Fatal where the
+    file is so damaged that not even its positions can be read.
+    """
+    check = _Check({row.position: row for row in await store.snapshots()})
+    differences = None
+    while differences is None:
+        end = await store.refresh()
+        while check.position < end and await _check_page(store, check):
+            on_progress(check.position, end)
+        # None: something was appended meanwhile, and what is derived is ahead of what was checked.
+        differences = await derived.differences(store, check.position, check.expected if check.folding else None)
+    return check.result(differences)
+
+
+async def _check_page(store: LogReader, check: "_Check") -> bool:
+    try:
+        rows = await store.rows(check.position)
+    except Fatal:
+        return await _check_one_by_one(store, check)
+    check.page(rows)
+    return bool(rows)
+
+
+async def _check_one_by_one(store: LogReader, check: "_Check") -> bool:
+    """Of a page that SQLite cannot give in one piece, what it can."""
+    positions = await store.positions(check.position)
+    for position in positions:
+        try:
+            check.page(await store.rows(position - 1, 1))
+        except Fatal as error:
+            check.unreadable(position, str(error))
+    return bool(positions)
+
+
+@dataclass(slots=True)
+class _Check:
+    """How far a check has come."""
+
+    snapshots: dict[int, StoredSnapshot]
+    state: State = field(default_factory=State)
+    folding: bool = True
+    """Until an event is missing or unusable: what follows cannot be folded."""
+    position: int = 0
+    chain: str | None = codec.GENESIS
+    """Of the last row; None where that row is missing."""
+    time: float = 0.0
+    checked: int = 0
+    broken: list[str] = field(default_factory=list[str])
+    """Invariants that the state of now breaks."""
+    problems: list[Problem] = field(default_factory=list[Problem])
+    expected: Expected = field(default_factory=Expected)
+
+    def page(self, rows: Sequence[StoredEvent]) -> None:
+        """Rows that follow on those before, or should."""
+        for row, recorded in zip(rows, self._decoded(rows), strict=True):
+            self._place(row.position)
+            self._link(row)
+            if recorded is not None:
+                self._fold(recorded)
+                self.expected.add(recorded)
+            self._compare_snapshot()
+
+    def unreadable(self, position: int, reason: str) -> None:
+        """A row that SQLite does not give."""
+        self._place(position)
+        self._found(position, reason)
+        self.chain, self.folding = None, False
+
+    def result(self, differences: Sequence[Problem]) -> Verification:
+        """All that was found, in the order of positions."""
+        for position in sorted(self.snapshots):
+            if position > self.position:
+                self._found(position, "there is a snapshot, and no event: the end of the log is missing")
+        problems = sorted([*self.problems, *differences], key=lambda problem: problem.position)
+        return Verification(self.checked, self.position, state_digest(self.state), tuple(problems))
+
+    def _found(self, position: int, text: str) -> None:
+        self.problems.append(Problem(position, text))
+
+    def _decoded(self, rows: Sequence[StoredEvent]) -> list[Recorded | None]:
+        try:
+            return [*codec.decode(rows)]
+        except Undecodable:
+            return [self._decoded_one(row) for row in rows]
+
+    def _decoded_one(self, row: StoredEvent) -> Recorded | None:
+        try:
+            return codec.decode([row])[0]
+        except Undecodable as error:
+            self._found(row.position, error.why)
+            self.folding = False
+            return None
+
+    def _place(self, position: int) -> None:
+        missing = position - self.position - 1
+        if missing > 0:
+            events = "the event is" if missing == 1 else f"the events up to position {position - 1} are"
+            self._found(self.position + 1, f"{events} missing")
+            self.chain, self.folding = None, False
+        self.position = position
+        self.checked += 1
+
+    def _link(self, row: StoredEvent) -> None:
+        # After a gap the chain cannot be checked; the gap has been told.
+        if self.chain is not None and not codec.follows(row, self.chain):
+            self._found(row.position, "the row was changed, or the one before it: its chain does not follow")
+        self.chain = row.chain
+
+    def _fold(self, recorded: Recorded) -> None:
+        if recorded.entry.recorded_at < self.time:
+            self._found(recorded.position, "its time is before that of the event before it")
+        self.time = recorded.entry.recorded_at
+        if not self.folding:
+            return
+        try:
+            self.state = fold(self.state, recorded)
+        except Exception as error:
+            # The fold is total: whatever it raises is a fault, and finding faults is what this is for.
+            self._found(recorded.position, f"it cannot be folded: {error!r}")
+            self.folding = False
+            return
+        broken = violations(self.state)
+        for text in broken:
+            if text not in self.broken:
+                self._found(recorded.position, f"from here on {text}")
+        self.broken = broken
+
+    def _compare_snapshot(self) -> None:
+        row = self.snapshots.get(self.position)
+        if row is None or row.schema != schema_digest():
+            return
+        if row.digest != text_digest(row.state):
+            self._found(self.position, "the snapshot is damaged")
+        elif self.folding and row.digest != state_digest(self.state):
+            self._found(self.position, "the snapshot differs from the State that the events lead to")
