@@ -40,8 +40,7 @@ def migrate(path: Path) -> None:
 
 def check(path: Path) -> None:
     """Raises Fatal unless the file is there and has the tables of this version. Blocks; changes nothing."""
-    if not path.is_file():
-        raise Fatal(f"there is no event log at {path}; a node makes it when it first starts")
+    check_exists(path)
     with connections.explained(path):
         engine = connections.inspector(path)
         try:
@@ -52,6 +51,12 @@ def check(path: Path) -> None:
     if found != REVISION:
         _refuse_newer(path, found)
         raise Fatal(f"the event log {path} was made by an older version: run `exo log migrate`")
+
+
+def check_exists(path: Path) -> None:
+    """Raises Fatal unless there is a file."""
+    if not path.is_file():
+        raise Fatal(f"there is no event log at {path}; a node makes it when it first starts")
 
 
 def _revision(connection: Connection) -> str | None:

@@ -1,0 +1,185 @@
+"""`exo log`: the cluster's history. Reads the file of a running master as well as that of a stopped one."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from exo.cli import log_view
+from exo.domain.messages.events import Recorded
+from exo.domain.state import State
+from exo.errors import Rejected
+from exo.log.migrate import check_exists, migrate
+from exo.log.replay import load_state
+from exo.log.store import LogStore
+from exo.log.verify import Verification, verify
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.25
+"""Between two looks for new events; a reader of a file is told of nothing."""
+
+app = typer.Typer(
+    name="log",
+    help="The cluster's history: every event that it recorded, and the State that they led to.",
+    no_args_is_help=True,
+)
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", help="The node's home folder.  [default: from the settings]", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+@app.command()
+def tail(
+    count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many events.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events as they come.")] = False,
+    event_type: Annotated[
+        str | None, typer.Option("--type", help="Only events of this type, such as NodeJoined.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Print the last events, oldest first."""
+
+    def show(recorded: Recorded) -> None:
+        typer.echo(recorded.model_dump_json() if as_json else log_view.line(recorded))
+
+    _run(_tail(log_file(home), count, event_type, show, follow=follow))
+
+
+@app.command("show")
+def show_event(
+    position: Annotated[int, typer.Argument(help="The event's number, as `exo log tail` prints it first.", min=1)],
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Print one event in full, with what caused it."""
+    recorded, siblings = _run(_event(log_file(home), position))
+    typer.echo(recorded.model_dump_json() if as_json else log_view.page(recorded, siblings))
+
+
+@app.command()
+def replay(
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="A position, or a time such as 2026-03-01T03:12 (local).  [default: now]", show_default=False
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    home: HomeOption = None,
+) -> None:
+    """Print what the cluster was like at a moment of the past: its nodes, models and requests."""
+    state = _run(_state(log_file(home), _moment(to)))
+    if as_json:
+        typer.echo(state.model_dump_json())
+    else:
+        Console().print(log_view.state_tables(state))
+
+
+@app.command("verify")
+def verify_log(as_json: JsonOption = False, home: HomeOption = None) -> None:
+    """Check the whole log: that no event is missing or was changed, and that all else follows from the events.
+
+    Ends with exit code 1 where something is wrong.
+    """
+    with Progress(console=Console(stderr=True), transient=True, disable=as_json) as progress:
+        task = progress.add_task("events")
+        found = _run(_verified(log_file(home), lambda at, end: progress.update(task, completed=at, total=end)))
+    typer.echo(json.dumps(log_view.verdict_data(found)) if as_json else log_view.verdict(found))
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@app.command("migrate")
+def migrate_log(home: HomeOption = None) -> None:
+    """Bring the log's tables up to date. A master does this by itself when it starts."""
+    path = log_file(home)
+
+    async def work() -> None:
+        check_exists(path)
+        await asyncio.to_thread(migrate, path)
+
+    _run(work())
+    typer.echo(f"the event log {path} is up to date")
+
+
+def log_file(home: Path | None) -> Path:
+    """Where the event log of a node lies. `home`: None takes it from the settings."""
+    from exo.config import load_settings
+
+    settings = load_settings() if home is None else load_settings(home=home)
+    return settings.log_file
+
+
+def _run(work: Coroutine[None, None, T]) -> T:
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None  # how `--follow` ends; the code is a shell's own
+
+
+def _moment(to: str | None) -> int | datetime | None:
+    if to is None or to.isdecimal():
+        return None if to is None else int(to)
+    try:
+        return datetime.fromisoformat(to)
+    except ValueError as error:
+        raise typer.BadParameter(f"'{to}' is neither a position nor a time such as 2026-03-01T03:12") from error
+
+
+@asynccontextmanager
+async def _opened(path: Path) -> AsyncGenerator[LogStore, None]:
+    store = await LogStore.open(path, read_only=True)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def _tail(
+    path: Path, count: int, event_type: str | None, show: Callable[[Recorded], None], *, follow: bool
+) -> None:
+    async with _opened(path) as store:
+        position = store.position
+        for recorded in await store.last(count, event_type):
+            show(recorded)
+            position = max(position, recorded.position)
+        while follow:
+            for recorded in await store.read(position):
+                position = recorded.position
+                if event_type in (None, recorded.entry.event.type):
+                    show(recorded)
+            await asyncio.sleep(POLL_SECONDS)
+
+
+async def _event(path: Path, position: int) -> tuple[Recorded, list[Recorded]]:
+    async with _opened(path) as store:
+        found = await store.read(position - 1, 1)
+        if not found or found[0].position != position:
+            raise Rejected(f"there is no event at position {position}; the log ends at {store.position}")
+        cause = found[0].entry.cause_id
+        return found[0], await store.caused_by(cause) if cause else []
+
+
+async def _state(path: Path, moment: int | datetime | None) -> State:
+    async with _opened(path) as store:
+        position = await store.position_at(moment.timestamp()) if isinstance(moment, datetime) else moment
+        if position is not None and position > store.position:
+            raise Rejected(f"there is no event at position {position}; the log ends at {store.position}")
+        return await load_state(store, position)
+
+
+async def _verified(path: Path, on_progress: Callable[[int, int], None]) -> Verification:
+    async with _opened(path) as store:
+        return await verify(store, on_progress)
