@@ -51,6 +51,8 @@ class Settings(BaseSettings):
     """More folders to look for models in, separated as in PATH; each holds model folders."""
     offline: bool = False
     """Never reach for a package index or the hub."""
+    step_timeout: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds that one step of an engine may take before its runner is taken for hung and started again."""
     log_prompts: bool = False
     """Keep prompts and answers in the event log. Off: they never enter it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -24,10 +24,10 @@ async def until_stopped(work: Coroutine[object, object, None]) -> None:
 
 
 def run_process(work: Coroutine[object, object, None], log_level: str) -> None:
-    """Run a process' main coroutine. A Fatal is one line on standard error and its exit code."""
+    """Run a process' main coroutine until it ends or is told to. A Fatal is one line and its exit code."""
     setup_logging(log_level)
     try:
-        asyncio.run(work)
+        asyncio.run(until_stopped(work))
     except ExoError as error:
         logger.error("%s", error)
         sys.exit(error.exit_code if isinstance(error, Fatal) else 1)

@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.js.errors import NotFoundError
 from pydantic import ValidationError
 
-from exo.bus.client import Bus
+from exo.bus.client import Bus, asking
+from exo.bus.streams import CHUNKS
 from exo.domain.ids import ApiId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated, Piece
 
@@ -70,3 +72,23 @@ async def subscribe_chunks(bus: Bus, api_id: ApiId, receive: Callable[[ChunkGene
 
     callback: Callable[[Msg], Awaitable[None]] = received
     await bus.client.subscribe(bus.subjects.chunks_for(api_id), cb=callback)
+
+
+async def read_chunks(bus: Bus, api_id: ApiId, task_id: TaskId, first: int) -> list[ChunkGenerated]:
+    """The chunks of a generation that the stream holds, from the index `first` on. Raises Retryable.
+
+    One question a message: it is asked only where the live subscription missed something.
+    """
+    chunks: list[ChunkGenerated] = []
+    sequence = 1
+    with asking("CHUNKS cannot be read"):
+        while True:
+            try:
+                subject = bus.subjects.chunk(api_id, task_id)
+                message = await bus.js.get_msg(CHUNKS, seq=sequence, subject=subject, next=True)
+            except NotFoundError:
+                return chunks
+            chunk = ChunkGenerated.model_validate_json(message.data or b"")
+            if chunk.index >= first:
+                chunks.append(chunk)
+            sequence = (message.seq or sequence) + 1

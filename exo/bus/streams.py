@@ -99,7 +99,7 @@ async def ensure_streams(js: JetStreamContext, subjects: Subjects) -> None:
         await _ensure_stream(js, config)
     for bucket in BUCKETS:
         await js.create_key_value(config=bucket)
-    await js.create_object_store(config=BLOB_STORE)
+    await js.create_object_store(bucket=BLOBS, config=BLOB_STORE)
 
 
 async def _ensure_stream(js: JetStreamContext, wanted: StreamConfig) -> None:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from immutables import Map
-from pydantic import NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from exo.domain.base import Frozen
 from exo.domain.ids import ApiId, InstanceId, ModelId, NodeId, RunnerId, TaskId
@@ -105,15 +105,15 @@ class State(Frozen):
     epoch: NonNegativeInt = 0
     """Of the master that wrote last."""
     master: NodeId | None = None
-    nodes: PersistentMap[NodeId, Node] = Map()
-    instances: PersistentMap[InstanceId, Instance] = Map()
-    runners: PersistentMap[RunnerId, Runner] = Map()
-    downloads: PersistentMap[str, Download] = Map()
+    nodes: PersistentMap[NodeId, Node] = Field(default_factory=Map[NodeId, Node])
+    instances: PersistentMap[InstanceId, Instance] = Field(default_factory=Map[InstanceId, Instance])
+    runners: PersistentMap[RunnerId, Runner] = Field(default_factory=Map[RunnerId, Runner])
+    downloads: PersistentMap[str, Download] = Field(default_factory=Map[str, Download])
     """By `download_key`."""
-    generations: PersistentMap[TaskId, Generation] = Map()
+    generations: PersistentMap[TaskId, Generation] = Field(default_factory=Map[TaskId, Generation])
     ended: tuple[EndedGeneration, ...] = ()
     """The last ENDED_KEPT, oldest first."""
-    failures: PersistentMap[ModelId, Failure] = Map()
+    failures: PersistentMap[ModelId, Failure] = Field(default_factory=Map[ModelId, Failure])
     """Models whose last instance failed; cleared when one is ready."""
 
 

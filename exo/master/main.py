@@ -23,7 +23,6 @@ from exo.master.leader import Leader
 from exo.master.reconcile import reconcile
 from exo.models.lock import locked_if_free
 from exo.node.identity import node_id
-from exo.process import until_stopped
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ async def _run(settings: Settings, store: LogStore, own_id: NodeId) -> None:
     bus = await connect(settings.nats_url, settings.cluster, "master")
     master = Master(bus, store, own_id, state)
     try:
-        await until_stopped(master.run())
+        await master.run()
     finally:
         await master.stop()
         await bus.close()

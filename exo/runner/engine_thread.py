@@ -1,0 +1,134 @@
+"""The engine's own thread: arrays and streams belong to the thread that made them, and a step blocks."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from exo.domain.ids import TaskId
+from exo.domain.sampling import SamplingParams
+from exo.errors import Rejected
+from exo.runner.engines.base import Engine, EngineOutput, FailedOutput
+
+T = TypeVar("T")
+
+OUTSTANDING_MOST = 64
+"""Steps whose outputs wait to be sent; the engine pauses beyond."""
+
+
+class EngineThread:
+    """Steps an engine for as long as it has work, and calls it in between for whoever asks."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._room = threading.Semaphore(OUTSTANDING_MOST)
+        self._stepped: asyncio.Queue[list[EngineOutput]] = asyncio.Queue()
+        self._step_began: float | None = None
+        self._broken: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+
+    @property
+    def step_seconds(self) -> float:
+        """How long the current step has taken; 0 between steps."""
+        began = self._step_began
+        return 0.0 if began is None else time.monotonic() - began
+
+    @property
+    def in_flight(self) -> int:
+        """Requests in the engine."""
+        return self._engine.in_flight
+
+    def start(self) -> None:
+        """Begin to take calls."""
+        self._thread.start()
+
+    async def run(self, take: Callable[[list[EngineOutput]], Awaitable[None]]) -> None:
+        """Await `take` with what each step gives, in order, without end. Raises what broke the engine."""
+        sending = asyncio.create_task(self._send(take))
+        try:
+            await asyncio.wait({sending, self._broken}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sending.cancel()
+        await self._broken
+
+    async def call(self, function: Callable[[Engine], T]) -> T:
+        """What `function` returns, or raises, called between two steps."""
+        result: asyncio.Future[T] = self._loop.create_future()
+
+        def run() -> None:
+            try:
+                value = function(self._engine)
+            except Exception as error:
+                self._loop.call_soon_threadsafe(_fail, result, error)
+            else:
+                self._loop.call_soon_threadsafe(_succeed, result, value)
+
+        self._calls.put(run)
+        return await result
+
+    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
+        """Hand a request over at the next step. Where the engine refuses it, a FailedOutput says why."""
+
+        def run() -> None:
+            try:
+                self._engine.submit(task_id, prompt, params)
+            except Rejected as refusal:
+                self._emit([FailedOutput(task_id, refusal.code, refusal.reason)])
+
+        self._calls.put(run)
+
+    def cancel(self, task_ids: Sequence[TaskId]) -> None:
+        """Have requests dropped at the next step."""
+        self._calls.put(lambda: self._engine.cancel(task_ids))
+
+    async def _send(self, take: Callable[[list[EngineOutput]], Awaitable[None]]) -> None:
+        while True:
+            outputs = await self._stepped.get()
+            try:
+                await take(outputs)
+            finally:
+                self._room.release()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                self._make_calls()
+                if self._engine.in_flight:
+                    self._step()
+        except BaseException as error:
+            self._loop.call_soon_threadsafe(_fail, self._broken, error)
+
+    def _make_calls(self) -> None:
+        if not self._engine.in_flight:
+            self._calls.get()()
+        while True:
+            try:
+                call = self._calls.get_nowait()
+            except queue.Empty:
+                return
+            call()
+
+    def _step(self) -> None:
+        self._step_began = time.monotonic()
+        outputs = self._engine.step()
+        self._step_began = None
+        if outputs:
+            self._emit(outputs)
+
+    def _emit(self, outputs: list[EngineOutput]) -> None:
+        self._room.acquire()
+        self._loop.call_soon_threadsafe(self._stepped.put_nowait, outputs)
+
+
+def _succeed(result: asyncio.Future[T], value: T) -> None:
+    if not result.done():
+        result.set_result(value)
+
+
+def _fail(result: asyncio.Future[T], error: BaseException) -> None:
+    if not result.done():
+        result.set_exception(error)

@@ -1,0 +1,73 @@
+"""One generation in a runner: from the engine's tokens to chunks, and what is counted on the way."""
+
+import time
+from dataclasses import dataclass, field
+
+from exo.domain.messages.chunks import EndPiece, Piece, PrefillPiece, TextPiece
+from exo.domain.messages.tasks import GenerateTask
+from exo.domain.sampling import FinishReason, Timings, Usage
+from exo.runner.engines.base import FailedOutput, PrefillOutput, TokenOutput
+from exo.runner.output.pipeline import OutputPipeline
+
+
+@dataclass(slots=True)
+class Generation:
+    """A generation that the engine runs. Times are monotonic, seconds."""
+
+    task: GenerateTask
+    pipeline: OutputPipeline
+    prompt_tokens: int
+    taken_at: float
+    completion_tokens: int = 0
+    prefill_at: float | None = None
+    first_token_at: float | None = None
+    last_token_at: float | None = None
+    text: list[str] = field(default_factory=list[str])
+
+    def take_prefill(self, output: PrefillOutput) -> list[Piece]:
+        """The chunk of a prompt that takes several slices; none for one that is computed at once."""
+        if self.prefill_at is None:
+            self.prefill_at = time.monotonic()
+        return [PrefillPiece(done=output.done, total=output.total)] if output.done < output.total else []
+
+    def take_token(self, output: TokenOutput) -> list[Piece]:
+        """The chunks that one more token makes certain; the last is an EndPiece when it was the last token."""
+        now = time.monotonic()
+        self.first_token_at = self.first_token_at or now
+        self.last_token_at = now
+        self.completion_tokens += 1
+        result = self.pipeline.push(output.token, output.finish_reason)
+        pieces: list[Piece] = []
+        if result.text:
+            self.text.append(result.text)
+            pieces.append(TextPiece(text=result.text))
+        if result.finished is not None:
+            pieces.append(self.end(result.finished, stop_sequence=result.stop_sequence))
+        return pieces
+
+    def take_failure(self, output: FailedOutput) -> list[Piece]:
+        """The last chunk of a generation that failed alone."""
+        return [self.end("error", code=output.code, error=output.message)]
+
+    def end(
+        self, finish_reason: FinishReason, *, stop_sequence: str | None = None, code: str = "", error: str = ""
+    ) -> EndPiece:
+        """The last chunk, with what was counted."""
+        return EndPiece(
+            finish_reason=finish_reason,
+            usage=Usage(prompt_tokens=self.prompt_tokens, completion_tokens=self.completion_tokens),
+            timings=self._timings(),
+            stop_sequence=stop_sequence,
+            code=code,
+            error=error,
+        )
+
+    def _timings(self) -> Timings:
+        if self.first_token_at is None or self.last_token_at is None:
+            return Timings(wait=time.monotonic() - self.taken_at)
+        prefill_at = self.prefill_at or self.taken_at
+        return Timings(
+            wait=max(0.0, prefill_at - self.taken_at),
+            prefill=max(0.0, self.first_token_at - prefill_at),
+            decode=self.last_token_at - self.first_token_at,
+        )

@@ -1,0 +1,160 @@
+"""A runner at work: takes its instance's tasks in order, feeds the engine, sends what comes out."""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+
+from exo.bus.chunks import ChunkPublisher
+from exo.bus.client import Bus
+from exo.bus.inbox import send_report
+from exo.bus.requests import get_request
+from exo.bus.tasks import follow_tasks
+from exo.domain.ids import TaskId
+from exo.domain.messages.chunks import EndPiece, Piece
+from exo.domain.messages.reports import GenerationEnded
+from exo.domain.messages.requests import GenerationRequest
+from exo.domain.messages.tasks import CancelTask, GenerateTask, Task
+from exo.domain.sampling import Timings, Usage
+from exo.errors import Rejected, Retryable
+from exo.runner.engine_thread import EngineThread
+from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
+from exo.runner.generation import Generation
+from exo.runner.output.pipeline import OutputPipeline
+from exo.runner.spec import RunnerSpec
+
+logger = logging.getLogger(__name__)
+
+REPORT_PATIENCE = 3600.0
+"""Seconds that a report of an ended generation is tried: nobody else knows what it says."""
+SEEN_KEPT = 10_000
+"""Tasks that are remembered, so that one that comes again is left alone."""
+
+
+class RunnerLoop:
+    """All generations of one runner. Lives on the event loop; only the engine has a thread."""
+
+    def __init__(self, bus: Bus, spec: RunnerSpec, engine: EngineThread, tokenizer: Tokenizer) -> None:
+        self._bus = bus
+        self._spec = spec
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._chunks = ChunkPublisher(bus)
+        self._live: dict[TaskId, Generation] = {}
+        self._seen: OrderedDict[TaskId, None] = OrderedDict()
+        self._reports: set[asyncio.Task[None]] = set()
+
+    async def take_tasks(self, after: int) -> None:
+        """Take the tasks after a stream sequence, one after the other, without end."""
+        async for task in follow_tasks(self._bus, self._spec.instance.instance_id, after):
+            await self._take(task)
+
+    async def _take(self, task: Task) -> None:
+        match task:
+            case GenerateTask():
+                if self._is_new(task):
+                    await self._start(task)
+            case CancelTask():
+                await self._cancel(task.task_id)
+
+    def _is_new(self, task: GenerateTask) -> bool:
+        if task.processes[self._spec.shard.rank] != self._spec.process:
+            logger.info("left task %s alone: it was given to an earlier process", task.task_id)
+            return False
+        if task.task_id in self._seen:
+            logger.info("left task %s alone: it came before", task.task_id)
+            return False
+        self._seen[task.task_id] = None
+        if len(self._seen) > SEEN_KEPT:
+            self._seen.popitem(last=False)
+        return True
+
+    async def _start(self, task: GenerateTask) -> None:
+        taken_at = time.monotonic()
+        self._chunks.begin(task.task_id, task.reply_to)
+        try:
+            request = await self._request(task.task_id)
+            messages = [message.model_dump(exclude_none=True) for message in request.messages]
+            prompt = await asyncio.to_thread(self._tokenizer.encode_chat, messages)
+        except Rejected as refusal:
+            timings = Timings(wait=time.monotonic() - taken_at)
+            error = EndPiece(
+                finish_reason="error", usage=Usage(), timings=timings, code=refusal.code, error=refusal.reason
+            )
+            await self._end(task, error, "")
+            return
+        pipeline = OutputPipeline(self._tokenizer.detokenizer(), request.params.stop)
+        self._live[task.task_id] = Generation(task, pipeline, len(prompt), taken_at)
+        self._engine.submit(task.task_id, prompt, request.params)
+
+    async def _request(self, task_id: TaskId) -> GenerationRequest:
+        while True:
+            try:
+                request = await get_request(self._bus, task_id)
+            except Retryable as error:
+                logger.warning("%s; trying again", error)
+                continue
+            if request is None:
+                raise Rejected("the request's text is gone: it is kept for one hour", code="request_expired")
+            return request
+
+    async def _cancel(self, task_id: TaskId) -> None:
+        generation = self._live.pop(task_id, None)
+        if generation is None:
+            return
+        self._engine.cancel([task_id])
+        await self._finish(generation, generation.end("cancelled"))
+
+    async def take_outputs(self, outputs: list[EngineOutput]) -> None:
+        """Send what a step of the engine gave."""
+        stopped: list[TaskId] = []
+        for output in outputs:
+            generation = self._live.get(output.task_id)
+            if generation is None:
+                continue
+            for piece in _pieces(generation, output):
+                if isinstance(piece, EndPiece):
+                    del self._live[output.task_id]
+                    if piece.stop_sequence is not None:
+                        stopped.append(output.task_id)
+                    await self._finish(generation, piece)
+                else:
+                    await self._chunks.send(output.task_id, piece)
+        if stopped:
+            self._engine.cancel(stopped)
+
+    async def _finish(self, generation: Generation, end: EndPiece) -> None:
+        await self._end(generation.task, end, "".join(generation.text))
+
+    async def _end(self, task: GenerateTask, end: EndPiece, text: str) -> None:
+        await self._chunks.send(task.task_id, end)
+        self._chunks.end(task.task_id)
+        report = GenerationEnded(
+            task_id=task.task_id,
+            process=self._spec.process,
+            finish_reason=end.finish_reason,
+            usage=end.usage,
+            timings=end.timings,
+            code=end.code,
+            error=end.error,
+            output=text if task.log_output else None,
+        )
+        sending = asyncio.create_task(self._report(report))
+        self._reports.add(sending)
+        sending.add_done_callback(self._reports.discard)
+
+    async def _report(self, report: GenerationEnded) -> None:
+        try:
+            await send_report(self._bus, self._spec.shard.runner_id, report, REPORT_PATIENCE)
+        except Retryable as error:
+            logger.error("the end of %s could not be reported: %s", report.task_id, error)
+
+
+def _pieces(generation: Generation, output: EngineOutput) -> list[Piece]:
+    match output:
+        case TokenOutput():
+            return generation.take_token(output)
+        case PrefillOutput():
+            return generation.take_prefill(output)
+        case FailedOutput():
+            return generation.take_failure(output)

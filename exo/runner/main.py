@@ -1,0 +1,149 @@
+"""The runner's process. Told what to be by one line on standard input; ends when that closes, as it does when its
+worker dies."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import cast
+
+from exo.bus.beats import publish_beat
+from exo.bus.client import Bus, connect
+from exo.bus.inbox import send_report
+from exo.bus.tasks import last_task
+from exo.domain.ids import TaskId
+from exo.domain.messages.beat import RunnerBeat
+from exo.domain.messages.reports import RunnerStatusSeen
+from exo.domain.runner_status import Failed, Loading, Ready, RunnerStatus, Warming
+from exo.domain.sampling import SamplingParams
+from exo.errors import ExoError, Fatal
+from exo.log_setup import setup_logging
+from exo.process import until_stopped
+from exo.runner.engine_thread import EngineThread
+from exo.runner.engines import make_engine
+from exo.runner.engines.base import Engine, TokenOutput
+from exo.runner.loop import RunnerLoop
+from exo.runner.spec import RunnerSpec
+
+logger = logging.getLogger(__name__)
+
+BEAT = 1.0
+"""Seconds between two signs of life."""
+REPORT_PATIENCE = 30.0
+"""Seconds that a report of a status is tried."""
+WARM_UP_TOKENS = 8
+PROGRESS_PAUSE = 2.0
+"""Seconds between two lines about how far loading is."""
+
+
+def main() -> None:
+    """Read the spec, run, and leave without waiting for a step that may never end."""
+    spec = RunnerSpec.model_validate_json(sys.stdin.readline())
+    setup_logging(spec.log_level)
+    threading.Thread(target=_end_with_worker, name="lifeline", daemon=True).start()
+    code = 0
+    try:
+        asyncio.run(until_stopped(run(spec)))
+    except ExoError as error:
+        logger.error("%s", error)
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def run(spec: RunnerSpec) -> None:
+    """Load, warm up, and generate until cancelled. Raises Fatal, after having reported it, where that cannot be."""
+    bus = await connect(spec.nats_url, spec.cluster, f"runner {spec.shard.runner_id}")
+    thread = EngineThread(make_engine(spec.instance.engine, Path(spec.cache_dir)))
+    thread.start()
+    beating = asyncio.create_task(_beat(bus, spec, thread))
+    try:
+        await _serve(bus, spec, thread)
+    except Exception as error:
+        logger.exception("the runner of %s failed", spec.instance.model_id)
+        await _report(bus, spec, Failed(reason=_reason(error), permanent=isinstance(error, Fatal)))
+        raise Fatal(f"the runner of {spec.instance.model_id} failed") from error
+    finally:
+        beating.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                await bus.close()
+
+
+async def _serve(bus: Bus, spec: RunnerSpec, thread: EngineThread) -> None:
+    await _report(bus, spec, Loading())
+    await thread.call(lambda engine: engine.load(spec.shard, Path(spec.folder), _Progress(spec)))
+    await _report(bus, spec, Warming())
+    speed = await thread.call(warm_up)
+    tokenizer = await thread.call(lambda engine: engine.tokenizer)
+    loop = RunnerLoop(bus, spec, thread, tokenizer)
+    after = await last_task(bus)
+    await _report(bus, spec, Ready(tokens_per_second=speed))
+    logger.info("%s is ready on this node, %.1f tokens/s in one stream", spec.instance.model_id, speed)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(loop.take_tasks(after))
+        tasks.create_task(thread.run(loop.take_outputs))
+
+
+def warm_up(engine: Engine) -> float:
+    """Run a short prompt; the speed of decoding, tokens per second. Called in the engine's thread."""
+    task_id = TaskId("warm-up")
+    prompt = engine.tokenizer.encode_chat([{"role": "user", "content": "Hello"}])
+    engine.submit(task_id, prompt, SamplingParams(temperature=0, max_tokens=WARM_UP_TOKENS))
+    times: list[float] = []
+    while engine.in_flight:
+        times += [time.monotonic() for output in engine.step() if isinstance(output, TokenOutput)]
+    return (len(times) - 1) / max(1e-6, times[-1] - times[0]) if len(times) > 1 else 0.0
+
+
+class _Progress:
+    """Says how far loading is, not too often."""
+
+    def __init__(self, spec: RunnerSpec) -> None:
+        self._model_id = spec.instance.model_id
+        self._said = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done == total or now - self._said > PROGRESS_PAUSE:
+            self._said = now
+            logger.info("loading %s: %d of %d layers", self._model_id, done, total)
+
+
+async def _beat(bus: Bus, spec: RunnerSpec, thread: EngineThread) -> None:
+    while True:
+        beat = RunnerBeat(
+            runner_id=spec.shard.runner_id,
+            process=spec.process,
+            in_flight=thread.in_flight,
+            step_seconds=thread.step_seconds,
+        )
+        await publish_beat(bus, spec.shard.node_id, beat)
+        await asyncio.sleep(BEAT)
+
+
+async def _report(bus: Bus, spec: RunnerSpec, status: RunnerStatus) -> None:
+    report = RunnerStatusSeen(runner_id=spec.shard.runner_id, process=spec.process, status=status)
+    await send_report(bus, spec.shard.runner_id, report, REPORT_PATIENCE)
+
+
+def _reason(error: Exception) -> str:
+    """One line; of a group, its first."""
+    if isinstance(error, ExceptionGroup):
+        return _reason(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return str(error) if isinstance(error, ExoError) else f"{type(error).__name__}: {error}"
+
+
+def _end_with_worker() -> None:
+    """Standard input closes when the worker ends, however it ends: nobody would ever stop this process then."""
+    while sys.stdin.readline():
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""What a runner is told at its start, as one line of JSON on standard input."""
+
+from pydantic import PositiveFloat
+
+from exo.domain.base import Frozen
+from exo.domain.instance import Instance
+from exo.domain.shard import Shard
+
+
+class RunnerSpec(Frozen):
+    """Everything that a runner knows of the world before it is connected."""
+
+    process: str
+    """Which start of the runner this is."""
+    instance: Instance
+    shard: Shard
+    folder: str
+    """Where the model lies."""
+    cache_dir: str
+    nats_url: str
+    cluster: str
+    log_level: str
+    step_timeout: PositiveFloat = 60.0

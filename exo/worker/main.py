@@ -1,0 +1,169 @@
+"""The worker's process: reports its machine, and brings the node to what State wants of it."""
+
+import asyncio
+import logging
+import time
+
+from exo.bus.beats import subscribe_beats
+from exo.bus.client import Bus, connect, new_id
+from exo.bus.gauges import publish_gauges
+from exo.bus.inbox import send_report
+from exo.bus.replica import Replica, following
+from exo.config import Settings
+from exo.domain.limits import AVAILABLE_CHANGE
+from exo.domain.messages.reports import NodeLeft, NodeSeen
+from exo.domain.plan import AbandonModel, Action, Local, PrepareModel, StartRunner, StopRunner, plan
+from exo.errors import Fatal, Rejected, Retryable
+from exo.models.lock import locked_if_free
+from exo.node.engines import available_engines
+from exo.node.facts import node_facts
+from exo.node.gauges import node_gauges
+from exo.node.identity import node_id
+from exo.worker.models import Models
+from exo.worker.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
+
+GAUGES_PAUSE = 2.0
+"""Seconds between two publications of live figures; a node is lost after five that did not come."""
+LOOK_PAUSE = 5.0
+"""Seconds between two looks at the machine for changes that matter."""
+PLAN_PAUSE = 1.0
+"""Seconds between two plans when nothing happens: a pause before a restart may be over."""
+GOODBYE_PATIENCE = 0.5
+"""Seconds to say goodbye in: NATS may be stopping too."""
+
+
+async def run_worker(settings: Settings) -> None:
+    """Run until cancelled. Raises Fatal where it cannot go on."""
+    with locked_if_free(settings.home / "worker.lock") as free:
+        if not free:
+            raise Fatal(f"another worker runs with the home {settings.home}: stop it, or set EXO_HOME to another")
+        bus = await connect(settings.nats_url, settings.cluster, "worker")
+        try:
+            async with following(bus) as replica:
+                await _work(settings, bus, replica)
+        finally:
+            await bus.close()
+
+
+async def _work(settings: Settings, bus: Bus, replica: Replica) -> None:
+    worker = Worker(settings, bus, replica)
+    try:
+        await worker.run()
+    finally:
+        await worker.close()
+
+
+class Worker:
+    """One node's part in the cluster."""
+
+    def __init__(self, settings: Settings, bus: Bus, replica: Replica) -> None:
+        self._settings = settings
+        self._bus = bus
+        self._replica = replica
+        self._node_id = node_id(settings.home)
+        self._boot_id = new_id()
+        self._wake = asyncio.Event()
+        self._models = Models(settings, bus, self._node_id, self._wake.set)
+        self._supervisor = Supervisor(settings, bus, replica, self._wake.set)
+        self._reported: NodeSeen | None = None
+
+    async def run(self) -> None:
+        """Report and act without end."""
+        await subscribe_beats(self._bus, self._node_id, self._supervisor.beat)
+        self._replica.listen(lambda _state, _recorded: self._wake.set())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._show_gauges())
+            tasks.create_task(self._report_machine())
+            tasks.create_task(self._follow_plan())
+
+    async def close(self) -> None:
+        """End the runners, and say goodbye where anybody still listens."""
+        await self._models.close()
+        await self._supervisor.close()
+        try:
+            goodbye = NodeLeft(node_id=self._node_id, boot_id=self._boot_id)
+            async with asyncio.timeout(GOODBYE_PATIENCE):
+                await send_report(self._bus, self._node_id, goodbye, GOODBYE_PATIENCE)
+        except (Retryable, TimeoutError):
+            logger.info("NATS is gone already: the others will notice by themselves")
+
+    async def _show_gauges(self) -> None:
+        while True:
+            gauges = await asyncio.to_thread(node_gauges, self._node_id, self._settings.home)
+            await publish_gauges(self._bus, gauges)
+            await asyncio.sleep(GAUGES_PAUSE)
+
+    async def _report_machine(self) -> None:
+        while True:
+            await self._models.look()
+            seen = await asyncio.to_thread(self._machine)
+            if self._is_news(seen):
+                await self._report(seen)
+            await asyncio.sleep(LOOK_PAUSE)
+
+    def _machine(self) -> NodeSeen:
+        engines = available_engines(self._settings.engine)
+        gauges = node_gauges(self._node_id, self._settings.home)
+        return NodeSeen(
+            node_id=self._node_id,
+            boot_id=self._boot_id,
+            facts=node_facts(self._settings.home, engines),
+            available_bytes=gauges.memory_available_bytes,
+            holdings=self._models.holdings,
+        )
+
+    def _is_news(self, seen: NodeSeen) -> bool:
+        last = self._reported
+        known = self._replica.state.nodes.get(self._node_id)
+        if last is None or (self._replica.is_live and (known is None or known.boot_id != self._boot_id)):
+            return True
+        moved = abs(seen.available_bytes - last.available_bytes) > AVAILABLE_CHANGE * seen.facts.memory_bytes
+        return moved or seen.facts != last.facts or seen.holdings != last.holdings
+
+    async def _report(self, seen: NodeSeen) -> None:
+        try:
+            await send_report(self._bus, self._node_id, seen)
+            self._reported = seen
+        except Retryable as error:
+            logger.warning("this machine could not be reported: %s", error)
+
+    async def _follow_plan(self) -> None:
+        while True:
+            self._wake.clear()
+            self._supervisor.check()
+            if self._replica.is_live and self._is_member():
+                local = Local(self._supervisor.processes, self._models.preparing, self._models.ready)
+                for action in plan(self._node_id, self._replica.state, local, time.time()):
+                    await self._perform(action)
+            try:
+                async with asyncio.timeout(PLAN_PAUSE):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _is_member(self) -> bool:
+        """Whether State has heard of this start of the worker: before, it tells of an earlier one's runners."""
+        node = self._replica.state.nodes.get(self._node_id)
+        return node is None or node.boot_id == self._boot_id
+
+    async def _perform(self, action: Action) -> None:
+        match action:
+            case StartRunner():
+                await self._start(action)
+            case StopRunner(runner_id, reason):
+                self._supervisor.stop(runner_id, reason)
+            case PrepareModel(card):
+                self._models.prepare(card)
+            case AbandonModel(model_id):
+                self._models.abandon(model_id)
+
+    async def _start(self, action: StartRunner) -> None:
+        try:
+            folder = await self._models.folder(action.instance.model_id)
+        except Rejected as error:
+            logger.warning("%s", error)
+            await self._models.look()
+            return
+        self._supervisor.start(action, str(folder))

@@ -1,0 +1,140 @@
+"""The models of a worker's node: what it has and can get, and the getting, in threads of its own."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from exo.bus.client import Bus
+from exo.bus.inbox import send_report
+from exo.config import Settings
+from exo.domain.ids import ModelId, NodeId
+from exo.domain.messages.reports import DownloadSeen
+from exo.domain.model_card import ModelCard
+from exo.domain.node import Holding
+from exo.errors import ExoError, Rejected
+from exo.models.progress import Cancelled, Progress
+from exo.models.scripted import SCRIPTED_CARD
+from exo.models.store import Store
+
+logger = logging.getLogger(__name__)
+
+REPORT_PATIENCE = 3600.0
+PROGRESS_PAUSE = 2.0
+"""Seconds between two lines about how far a preparation is."""
+
+
+class Models:
+    """`holdings` is as of the last `look`."""
+
+    def __init__(self, settings: Settings, bus: Bus, node_id: NodeId, changed: Callable[[], None]) -> None:
+        """`changed` is called when a preparation has ended."""
+        self._store = Store(settings.models_dir, settings.model_folders, settings.offline)
+        self._scripted = settings.engine == "scripted"
+        self._bus = bus
+        self._node_id = node_id
+        self._changed = changed
+        self._preparing: dict[ModelId, threading.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.holdings: tuple[Holding, ...] = ()
+
+    @property
+    def ready(self) -> frozenset[ModelId]:
+        """Models that are complete on disk."""
+        return frozenset(holding.card.model_id for holding in self.holdings if holding.status == "ready")
+
+    @property
+    def preparing(self) -> frozenset[ModelId]:
+        """Models on their way."""
+        return frozenset(self._preparing)
+
+    async def look(self) -> None:
+        """Look at the disk again."""
+        if self._scripted:
+            self.holdings = (Holding(card=SCRIPTED_CARD, status="ready"),)
+        else:
+            self.holdings = await asyncio.to_thread(self._store.holdings)
+
+    async def folder(self, model_id: ModelId) -> Path:
+        """Where a ready model lies. Raises Rejected where it has gone since."""
+        if self._scripted:
+            return self._store.models_dir
+        folder = await asyncio.to_thread(self._store.path, model_id)
+        if folder is None:
+            raise Rejected(f"{model_id} is not on the disk any more")
+        return folder
+
+    def prepare(self, card: ModelCard) -> None:
+        """Begin to bring a model onto the disk; reports say what becomes of it."""
+        if card.model_id in self._preparing:
+            return
+        cancelled = threading.Event()
+        self._preparing[card.model_id] = cancelled
+        task = asyncio.create_task(self._prepare(card, cancelled))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def abandon(self, model_id: ModelId) -> None:
+        """Stop preparing a model."""
+        if cancelled := self._preparing.get(model_id):
+            cancelled.set()
+
+    async def close(self) -> None:
+        """Stop all preparations, and wait until their threads have noticed."""
+        for model_id in list(self._preparing):
+            self.abandon(model_id)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=2)
+
+    async def _prepare(self, card: ModelCard, cancelled: threading.Event) -> None:
+        report = _Reporter(self._bus, self._node_id, card.model_id)
+        await report("started")
+        try:
+            await asyncio.to_thread(self._store.prepare, card, _Progress(card), cancelled.is_set)
+            await self.look()
+            await report("finished")
+            logger.info("%s is on the disk", card.model_id)
+        except Cancelled:
+            logger.info("nobody needs %s any more: its preparation was stopped", card.model_id)
+        except (ExoError, OSError) as error:
+            logger.error("%s", error)
+            await report("failed", str(error))
+        finally:
+            del self._preparing[card.model_id]
+            self._changed()
+
+
+class _Reporter:
+    def __init__(self, bus: Bus, node_id: NodeId, model_id: ModelId) -> None:
+        self._bus = bus
+        self._node_id = node_id
+        self._model_id = model_id
+
+    async def __call__(self, status: str, reason: str = "") -> None:
+        report = DownloadSeen.model_validate(
+            {"node_id": self._node_id, "model_id": self._model_id, "status": status, "reason": reason}
+        )
+        await send_report(self._bus, self._node_id, report, REPORT_PATIENCE)
+
+
+class _Progress:
+    """Says how far a preparation is, not too often. Called in the preparing thread."""
+
+    def __init__(self, card: ModelCard) -> None:
+        self._model_id = card.model_id
+        self._said = 0.0
+        self._stage = ""
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress.stage == self._stage and now - self._said < PROGRESS_PAUSE:
+            return
+        self._said, self._stage = now, progress.stage
+        if progress.total_bytes:
+            share = 100 * progress.done_bytes / progress.total_bytes
+            size = progress.total_bytes / 1e6
+            logger.info("%s: %s, %.0f %% of %.0f MB", self._model_id, progress.stage, share, size)
+        elif progress.stage != "waiting":
+            logger.info("%s: %s", self._model_id, progress.stage)
