@@ -21,6 +21,9 @@ WEIGHTS = "*.safetensors"
 PREFERRED_WEIGHTS = "model*.safetensors"
 """Some repositories hold the same weights a second time, as `consolidated.safetensors`."""
 
+REVISION_FILE = ".revision"
+"""In a folder that is being fetched: the commit that its files are of."""
+
 LISTING_STALL_SECONDS = 60.0
 FETCH_STALL_SECONDS = 180.0
 """Without one more byte on disk."""
@@ -78,6 +81,7 @@ def download(
     Raises Rejected when the hub refuses, the network fails, the disk is too small or the files are no model; Cancelled.
     """
     listing = fetch_listing(source, folder, endpoint=endpoint, cancelled=cancelled)
+    _forget_other_revision(folder, listing.sha)
     names = needed_files(listing.files)
     if not fnmatch.filter(names, WEIGHTS):
         raise Rejected(f"{source.repository} has no safetensors weights: choose another conversion of the model")
@@ -95,7 +99,16 @@ def download(
     )
     _check(source, folder, {name: listing.files[name] for name in names})
     on_progress(Progress("verifying", total, total))
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
+    (folder / REVISION_FILE).unlink()
+
+
+def _forget_other_revision(folder: Path, sha: str) -> None:
+    """What came of another revision would mix with this one's files."""
+    mark = folder / REVISION_FILE
+    if not mark.exists() or mark.read_text(encoding="utf-8") != sha:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        mark.write_text(sha, encoding="utf-8")
 
 
 def _require_success(ended: Ended, source: HubSource) -> None:

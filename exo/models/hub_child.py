@@ -1,22 +1,40 @@
 """The process that talks to the Hugging Face hub, so that a download can be ended at any moment, whatever it waits for.
 
+Files come by the hub client's own `http_get`, not by `snapshot_download`: that one, from version 2 on, begins a file
+anew in each process, and a file may have 5 GB.
+
 `python -m exo.models.hub_child list ENDPOINT REPOSITORY REVISION OUTPUT` writes {"sha": .., "files": {name: bytes}};
 `python -m exo.models.hub_child fetch ENDPOINT REPOSITORY SHA FOLDER NAME..` fetches, resuming what is there.
 ENDPOINT may be empty. One line on the output and exit code 1 say why it failed.
 """
 
+import hashlib
 import json
+import os
+import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from huggingface_hub import (
     HfApi,
-    snapshot_download,  # pyright: ignore[reportUnknownVariableType]  its `dict` is bare
+    get_hf_file_metadata,  # pyright: ignore[reportUnknownVariableType]  its `dict` is bare
+    hf_hub_url,
 )
 from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.file_download import http_get  # pyright: ignore[reportUnknownVariableType]  its `tqdm` is bare
+from huggingface_hub.utils import (
+    build_hf_headers,  # pyright: ignore[reportUnknownVariableType]  its `dict` is bare
+    disable_progress_bars,
+)
 
 LISTING_SECONDS = 20.0
 PARALLEL_FILES = 4
+PART = ".part"
+BLOCK_BYTES = 1 << 20
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+"""The ETag of a large file is its sha256; a small one's is git's own hash, which covers more than the content."""
 
 
 def _list(endpoint: str, repository: str, revision: str, output: str) -> None:
@@ -27,14 +45,39 @@ def _list(endpoint: str, repository: str, revision: str, output: str) -> None:
 
 
 def _fetch(endpoint: str, repository: str, sha: str, folder: str, *names: str) -> None:
-    snapshot_download(
-        repository,
-        revision=sha,
-        local_dir=folder,
-        allow_patterns=list(names),
-        max_workers=PARALLEL_FILES,
-        endpoint=endpoint or None,
-    )
+    disable_progress_bars()
+    with ThreadPoolExecutor(PARALLEL_FILES) as pool:
+        for done in [pool.submit(_fetch_file, endpoint, repository, sha, Path(folder), name) for name in names]:
+            done.result()
+
+
+def _fetch_file(endpoint: str, repository: str, sha: str, folder: Path, name: str) -> None:
+    """One file, from where the last try ended; `NAME.ETAG.part` until it is whole and has the right content."""
+    target = folder / name
+    if target.exists():
+        return
+    url = hf_hub_url(repository, name, revision=sha, endpoint=endpoint or None)
+    about = get_hf_file_metadata(url)
+    part = folder / f"{name}.{about.etag}{PART}"
+    part.touch()
+    with part.open("r+b") as file:
+        there = file.seek(0, os.SEEK_END)
+        if about.size is not None and there > about.size:
+            there = file.seek(0)
+            file.truncate()
+        http_get(url, file, resume_size=there, headers=build_hf_headers(), expected_size=about.size)
+    if about.etag and SHA256.fullmatch(about.etag) and _sha256(part) != about.etag:
+        part.unlink()
+        raise OSError(f"{name} came with other content than the hub announces")
+    part.rename(target)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _reason(error: Exception, repository: str) -> str:
