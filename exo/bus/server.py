@@ -28,7 +28,7 @@ def run_server(home: Path, url: str, node_id: NodeId) -> None:
     binary = find_binary()
     config = render_config(home, url, node_id)
     check_config(binary, config)
-    logger.info("starting %s with %s", binary.name, config)
+    logger.info("listening at %s; output goes to %s", url, config.with_name("nats-server.log"))
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(binary, [str(binary), "--config", str(config)])
@@ -55,7 +55,10 @@ def render_config(home: Path, url: str, node_id: NodeId) -> Path:
         check_disk(store)
         template = Template((resource_dir("nats") / "standalone.conf").read_text())
         config = store / "nats-server.conf"
-        config.write_text(template.substitute(host=host, port=port, node_id=node_id, store_dir=store / "jetstream"))
+        log_file = store / "nats-server.log"
+        config.write_text(
+            template.substitute(host=host, port=port, node_id=node_id, store_dir=store / "jetstream", log_file=log_file)
+        )
     except OSError as error:
         raise Fatal(f"cannot write NATS' files to {store}: {error.strerror}") from error
     return config

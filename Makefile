@@ -1,0 +1,38 @@
+# `make run` starts a node, `make test` runs the whole suite. Both make what they need in .venv first.
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+	&& echo $$python && break; done)
+BIN := .venv/bin
+# Engine of this node: mlx (Apple GPU on a Mac, the CPU on Linux).
+ENGINE ?= mlx
+
+.PHONY: run test lint type bench clean
+.DEFAULT_GOAL := run
+
+run: .venv/installed-$(ENGINE)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start
+
+test: .venv/installed-mlx .venv/installed-dev
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: .venv/installed-mlx .venv/installed-dev
+	$(BIN)/pyright
+
+bench: .venv/installed-mlx .venv/installed-dev
+	$(BIN)/python bench/pipeline_overhead.py
+
+clean:
+	rm -rf .venv
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "exo needs Python 3.11, 3.12 or 3.13 with the venv module; none was found" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/installed-%: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,28 @@
+"""Fixtures for the tests that run real processes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.stack import Stack
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    """A node with the scripted engine, ready to answer. Stopped at the end, however the test ends."""
+    node = Stack(tmp_path / "home")
+    try:
+        yield node.start_ready()
+    finally:
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """As `stack`, one for all tests of a module that do it no harm."""
+    node = Stack(tmp_path_factory.mktemp("node") / "home")
+    try:
+        yield node.start_ready()
+    finally:
+        node.stop()
