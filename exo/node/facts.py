@@ -1,6 +1,5 @@
 """What this machine is, as the cluster's decisions need it."""
 
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from exo import __version__
 from exo.domain.node import NodeFacts
 from exo.domain.shard import EngineName
 from exo.node.chip import chip
@@ -29,7 +29,7 @@ def node_facts(home: Path, engines: tuple[EngineName, ...]) -> NodeFacts:
         interfaces=interfaces(),
         gpus=gpus(),
         engines=engines,
-        version=version(),
+        version=__version__,
     )
 
 
@@ -52,11 +52,3 @@ def existing(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
     return folder
-
-
-def version() -> str:
-    """Of the installed exo; "0" where it runs from a checkout that is not installed."""
-    try:
-        return importlib.metadata.version("exo")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"
