@@ -1,0 +1,1 @@
+"""The HTTP API: OpenAI's chat endpoints, and the cluster's own."""

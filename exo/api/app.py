@@ -1,0 +1,41 @@
+"""The Litestar application: every endpoint, and one handler for whatever goes wrong."""
+
+from litestar import Litestar
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+
+from exo import __version__
+from exo.api.cluster import commands, events, health, instances, state
+from exo.api.context import Api
+from exo.api.errors import respond
+from exo.api.openai import chat, models
+
+BODY_MOST = 32 * 2**20
+"""Bytes of a request's body."""
+
+
+def create_app(api: Api) -> Litestar:
+    """The application over what one process has connected to."""
+    return Litestar(
+        route_handlers=[
+            chat.chat_completions,
+            models.list_models,
+            models.show_model,
+            health.health,
+            health.ready,
+            state.show_state,
+            state.show_part,
+            events.follow_events,
+            instances.place_instance,
+            instances.delete_instance,
+            instances.show_instance,
+            commands.show_command,
+            commands.cancel_generation,
+        ],
+        dependencies={"api": Provide(lambda: api, sync_to_thread=False)},
+        exception_handlers={Exception: respond},
+        openapi_config=OpenAPIConfig(title="exo", version=__version__, path="/schema"),
+        request_max_body_size=BODY_MOST,
+        logging_config=None,
+        debug=False,
+    )

@@ -1,0 +1,1 @@
+"""The cluster's own endpoints: health, State, events, instances, commands."""

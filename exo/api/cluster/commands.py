@@ -1,0 +1,87 @@
+"""Commands over HTTP: sent, and waited for where the client asks for it."""
+
+import re
+import time
+from typing import Annotated, Any
+
+from litestar import Response, get, post
+from litestar.params import QueryParameter
+from pydantic_core import to_json
+
+from exo.api.context import Api
+from exo.api.openai.responses import ID_PREFIX
+from exo.bus.inbox import send_command
+from exo.bus.queries import ask_outcome
+from exo.domain.ids import MessageId, TaskId
+from exo.domain.messages.commands import CancelGeneration, Command
+from exo.domain.messages.events import CommandRejected, Recorded
+from exo.domain.state import State
+from exo.errors import Rejected
+
+ASK = 5.0
+"""Seconds that a master has to answer."""
+_COMMAND_ID = re.compile(r"[0-9a-f]{32}")
+
+Wait = Annotated[
+    float | None, QueryParameter(name="wait", ge=0, le=600, description="Seconds to wait for the outcome; absent: none")
+]
+
+
+@get("/v1/commands/{command_id:str}", summary="What became of a command", tags=["Cluster"])
+async def show_command(command_id: str, api: Api) -> Response[bytes]:
+    """`pending`, `done` or `rejected`, with the events that it led to."""
+    if not _COMMAND_ID.fullmatch(command_id):
+        raise Rejected(f"'{command_id}' is no command's id: they have 32 hexadecimal digits", code="command_not_found")
+    return _outcome(MessageId(command_id), await ask_outcome(api.bus, MessageId(command_id), ASK))
+
+
+@post("/v1/cancel/{task_id:str}", summary="Stop a generation", tags=["Cluster"])
+async def cancel_generation(task_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
+    """Stop a generation by its task's id, or by the id of its completion."""
+    command = CancelGeneration(task_id=TaskId(task_id.removeprefix(ID_PREFIX)), reason="cancelled over the API")
+    return await send(api, command, wait)
+
+
+async def send(api: Api, command: Command, wait: float | None) -> Response[bytes]:
+    """Send a command. 202 with its id; with `wait`, seconds, its outcome. Raises Rejected where it was refused."""
+    if not wait:
+        command_id = await send_command(api.bus, api.api_id, command)
+        return _accepted(command_id)
+    began = time.monotonic()
+    seen: set[MessageId | None] = set()
+
+    def listen(_state: State, recorded: Recorded | None) -> None:
+        if recorded is not None:
+            seen.add(recorded.entry.cause_id)
+
+    end = api.replica.listen(listen)
+    try:
+        command_id = await send_command(api.bus, api.api_id, command, patience=wait)
+        decided = await api.replica.wait_for(lambda _state: command_id in seen, wait - (time.monotonic() - began))
+    finally:
+        end()
+    if not decided:
+        return _accepted(command_id)
+    events = await ask_outcome(api.bus, command_id, ASK)
+    for recorded in events:
+        if isinstance(recorded.entry.event, CommandRejected):
+            raise Rejected(recorded.entry.event.reason, code=recorded.entry.event.code)
+    return _outcome(command_id, events)
+
+
+def _accepted(command_id: MessageId) -> Response[bytes]:
+    location = f"/v1/commands/{command_id}"
+    body = to_json({"command_id": command_id, "status": "pending"})
+    return Response(body, status_code=202, headers={"location": location}, media_type="application/json")
+
+
+def _outcome(command_id: MessageId, events: list[Recorded]) -> Response[bytes]:
+    rejected = next((one.entry.event for one in events if isinstance(one.entry.event, CommandRejected)), None)
+    body: dict[str, Any] = {
+        "id": command_id,
+        "status": "rejected" if rejected else "done" if events else "pending",
+        "events": [recorded.model_dump(mode="json") for recorded in events],
+    }
+    if rejected:
+        body |= {"code": rejected.code, "reason": rejected.reason}
+    return Response(to_json(body), status_code=200, media_type="application/json")

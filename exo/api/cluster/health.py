@@ -1,0 +1,60 @@
+"""`GET /health` and `GET /ready`: whether the process lives, and whether a request would be answered now."""
+
+import time
+
+from litestar import Response, get
+from pydantic_core import to_json
+
+from exo.api.context import Api
+from exo.bus.lease import holder
+from exo.domain.instance import Instance
+from exo.domain.state import is_ready
+
+FRESH = 10.0
+"""Seconds that a node's last figures count as a sign of life."""
+
+
+@get("/health", summary="Does the process live", tags=["Cluster"])
+async def health() -> dict[str, str]:
+    """Always 200."""
+    return {"status": "ok"}
+
+
+@get("/ready", summary="Would a request be answered now", tags=["Cluster"])
+async def ready(api: Api) -> Response[bytes]:
+    """200, or 503 with everything that is in the way."""
+    reasons = await reasons_against(api)
+    body = {"ready": False, "reasons": reasons} if reasons else {"ready": True}
+    return Response(to_json(body), status_code=503 if reasons else 200, media_type="application/json")
+
+
+async def reasons_against(api: Api) -> list[str]:
+    """What is missing for an answer."""
+    if not api.bus.is_connected:
+        return [f"NATS at {api.bus.url} cannot be reached"]
+    reasons: list[str] = []
+    if await holder(api.bus) is None:
+        reasons.append("no master leads")
+    if not api.replica.is_live:
+        return [*reasons, "no master has told this process the cluster's state"]
+    if not any(_answers(api, instance) for instance in api.replica.state.instances.values()):
+        reasons.append(_why_none(api))
+    return reasons
+
+
+def _answers(api: Api, instance: Instance) -> bool:
+    return is_ready(api.replica.state, instance) and all(
+        node_id in api.gauges and time.monotonic() - api.gauges[node_id][0] < FRESH for node_id in instance.node_ids
+    )
+
+
+def _why_none(api: Api) -> str:
+    state = api.replica.state
+    if not state.nodes:
+        return "no node has joined"
+    if not state.instances:
+        return "no model is placed"
+    if any(is_ready(state, instance) for instance in state.instances.values()):
+        return "the nodes with a ready model are silent"
+    statuses = sorted({runner.status.type for runner in state.runners.values()})
+    return f"no model is ready: its runners are {', '.join(statuses)}"

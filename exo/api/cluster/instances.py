@@ -1,0 +1,55 @@
+"""Instances: placed, looked at, deleted."""
+
+from typing import Annotated, Any
+
+from litestar import Request, Response, delete, get, post
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PositiveInt
+from pydantic_core import to_json
+
+from exo.api.cluster.commands import Wait, send
+from exo.api.context import Api
+from exo.api.models_known import find_model
+from exo.domain.ids import InstanceId
+from exo.domain.messages.commands import DeleteInstance, PlaceInstance
+from exo.domain.state import generations_on, is_ready
+from exo.errors import Rejected
+
+
+class PlaceRequest(BaseModel):
+    """The body of `POST /place_instance`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    model_id: Annotated[str, Field(min_length=1, validation_alias=AliasChoices("model_id", "model"))]
+    context: PositiveInt | None = None
+    slots: PositiveInt | None = None
+
+
+@post("/place_instance", status_code=202, summary="Load a model", tags=["Cluster"])
+async def place_instance(request: Request[Any, Any, Any], api: Api, wait: Wait = None) -> Response[bytes]:
+    """Place one more instance of a model on the nodes that have room for it."""
+    body = PlaceRequest.model_validate_json(await request.body())
+    card = find_model(api.state, body.model_id)
+    return await send(api, PlaceInstance(model_id=card.model_id, context=body.context, slots=body.slots), wait)
+
+
+@delete("/instance/{instance_id:str}", status_code=202, summary="Unload a model", tags=["Cluster"])
+async def delete_instance(instance_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
+    """Take an instance away, and cancel what runs on it."""
+    return await send(api, DeleteInstance(instance_id=InstanceId(instance_id)), wait)
+
+
+@get("/instance/{instance_id:str}", summary="One instance", tags=["Cluster"])
+async def show_instance(instance_id: str, api: Api) -> Response[bytes]:
+    """An instance with its runners' statuses."""
+    state = api.state
+    instance = state.instances.get(InstanceId(instance_id))
+    if instance is None:
+        raise Rejected(f"there is no instance '{instance_id}'", code="instance_not_found")
+    body = {
+        "instance": instance.model_dump(mode="json"),
+        "runners": [state.runners[runner_id].model_dump(mode="json") for runner_id in instance.runner_ids],
+        "ready": is_ready(state, instance),
+        "running": len(generations_on(state, instance.instance_id)),
+    }
+    return Response(to_json(body), media_type="application/json")

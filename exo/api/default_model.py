@@ -1,0 +1,91 @@
+"""The model that is there without being asked for, and the block that says how to use it."""
+
+import asyncio
+import logging
+
+from exo.api.models_known import find_model
+from exo.bus.client import Bus
+from exo.bus.inbox import send_command
+from exo.bus.replica import Replica
+from exo.config import Settings
+from exo.domain.ids import ApiId
+from exo.domain.messages.commands import PlaceInstance
+from exo.domain.messages.events import NodeJoined, Recorded
+from exo.domain.model_card import ModelCard
+from exo.domain.state import State, instances_of, is_ready
+from exo.errors import ExoError, Rejected, Retryable
+
+logger = logging.getLogger(__name__)
+
+
+class DefaultModel:
+    """Has the default model placed at the start and when a node joins; not when somebody has it unloaded."""
+
+    def __init__(self, settings: Settings, bus: Bus, api_id: ApiId) -> None:
+        self._settings = settings
+        self._bus = bus
+        self._api_id = api_id
+        self._wanted = asyncio.Event()
+        self._is_asked = False
+        self._said = False
+
+    async def run(self, replica: Replica) -> None:
+        """Look after it without end."""
+        self._listen(replica.state, None)
+        end = replica.listen(self._listen)
+        try:
+            while True:
+                await self._wanted.wait()
+                self._wanted.clear()
+                await self._place(replica.state)
+        finally:
+            end()
+
+    def _listen(self, state: State, recorded: Recorded | None) -> None:
+        joined = recorded is None or isinstance(recorded.entry.event, NodeJoined)
+        if joined:
+            self._is_asked = False
+        card = self._card(state)
+        if card is None:
+            return
+        if not self._is_asked and not instances_of(state, card.model_id):
+            self._is_asked = True
+            self._wanted.set()
+        self._say_ready(state, card)
+
+    async def _place(self, state: State) -> None:
+        card = self._card(state)
+        if card is None or instances_of(state, card.model_id):
+            return
+        logger.info("placing the default model, %s", card.model_id)
+        try:
+            await send_command(self._bus, self._api_id, PlaceInstance(model_id=card.model_id, only_if_absent=True))
+        except ExoError as error:
+            self._is_asked = False
+            logger.warning("the default model could not be placed: %s", error)
+
+    def _card(self, state: State) -> ModelCard | None:
+        if not self._settings.default_model:
+            return None
+        try:
+            return find_model(state, self._settings.default_model)
+        except (Rejected, Retryable):
+            return None
+
+    def _say_ready(self, state: State, card: ModelCard) -> None:
+        if self._said or not any(is_ready(state, instance) for instance in instances_of(state, card.model_id)):
+            return
+        self._said = True
+        print(ready_block(self._settings, card), flush=True)
+
+
+def ready_block(settings: Settings, card: ModelCard) -> str:
+    """What to do now, to be copied."""
+    host = "127.0.0.1" if settings.api_host in ("0.0.0.0", "::") else settings.api_host
+    address = f"http://[{host}]:{settings.api_port}" if ":" in host else f"http://{host}:{settings.api_port}"
+    return (
+        f"\nexo is ready: {address}/v1 answers as OpenAI does, with {card.model_id}\n\n"
+        f"curl {address}/v1/chat/completions -H 'content-type: application/json' \\\n"
+        f'  -d \'{{"model": "{card.short_name}", "stream": true, '
+        f'"messages": [{{"role": "user", "content": "Hello!"}}]}}\'\n'
+    )

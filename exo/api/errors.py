@@ -1,0 +1,204 @@
+"""What goes wrong, as a client sees it: one table of codes, one envelope, one place that maps exceptions to them."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, to_json
+
+from exo.api.request_ids import HEADER
+from exo.domain.limits import FAILURE_REMEMBERED
+from exo.errors import ExoError, Rejected, Retryable
+
+logger = logging.getLogger(__name__)
+
+STATUSES: Mapping[str, int] = {
+    "invalid_request": 400,
+    "invalid_json": 400,
+    "invalid_id": 400,
+    "invalid_script": 400,
+    "empty_prompt": 400,
+    "unsupported_parameter": 400,
+    "context_length_exceeded": 400,
+    "ambiguous_model": 400,
+    "not_found": 404,
+    "model_not_found": 404,
+    "instance_not_found": 404,
+    "generation_not_found": 404,
+    "command_not_found": 404,
+    "method_not_allowed": 405,
+    "duplicate_task": 409,
+    "already_placed": 409,
+    "already_cancelling": 409,
+    "request_too_large": 413,
+    "unsupported_media_type": 415,
+    "queue_full": 429,
+    "cancelled": 499,
+    "internal_error": 500,
+    "engine_error": 500,
+    "runner_failed": 502,
+    "node_lost": 502,
+    "output_lost": 502,
+    "model_failed": 503,
+    "insufficient_memory": 503,
+    "instance_deleted": 503,
+    "no_nodes": 503,
+    "no_master": 503,
+    "unavailable": 503,
+    "shutting_down": 503,
+    "queue_timeout": 504,
+    "timeout": 504,
+}
+"""HTTP status of each code. 499 is nginx's: the client went away, or somebody cancelled what it had asked for."""
+
+RETRY_AFTER: Mapping[str, int] = {
+    "queue_full": 5,
+    "model_failed": int(FAILURE_REMEMBERED),
+    "instance_deleted": 2,
+    "no_nodes": 2,
+    "no_master": 2,
+    "unavailable": 2,
+    "shutting_down": 2,
+}
+"""Seconds after which asking again may help."""
+
+PARAMS: Mapping[str, str] = {
+    "model_not_found": "model",
+    "model_failed": "model",
+    "insufficient_memory": "model",
+    "context_length_exceeded": "messages",
+    "empty_prompt": "messages",
+    "invalid_script": "messages",
+}
+"""The parameter that a code is about, where the error itself does not say."""
+
+_HTTP_CODES: Mapping[int, str] = {
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "request_too_large",
+    415: "unsupported_media_type",
+    500: "internal_error",
+}
+
+
+class GenerationFailed(ExoError):  # noqa: N818  (as the event's finish reason)
+    """A generation ended without an answer."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code or "internal_error"
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One error, before it is JSON."""
+
+    code: str
+    message: str
+    param: str | None = None
+    status: int | None = None
+    """None: by the code."""
+
+    @property
+    def http_status(self) -> int:
+        """The response's status."""
+        return self.status or STATUSES.get(self.code, 500)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """`Retry-After`, where asking again may help."""
+        seconds = RETRY_AFTER.get(self.code)
+        return {} if seconds is None else {"retry-after": str(seconds)}
+
+    def envelope(self) -> bytes:
+        """`{"error": {message, type, param, code}}`, as OpenAI has it."""
+        error = {
+            "message": self.message,
+            "type": _type_of(self.http_status),
+            "param": self.param or PARAMS.get(self.code),
+            "code": self.code,
+        }
+        return to_json({"error": error})
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """What an exception means to the client; None where nobody foresaw it."""
+    match error:
+        case Rejected():
+            return Problem(error.code, error.reason, error.param)
+        case GenerationFailed():
+            return Problem(error.code, error.reason)
+        case Retryable():
+            return Problem("unavailable", str(error))
+        case ValidationError():
+            return validation_problem(error.errors(include_url=False))
+        case HTTPException() if error.status_code < 500:
+            return _http_problem(error)
+        case _:
+            return None
+
+
+def validation_problem(errors: Sequence[ErrorDetails]) -> Problem:
+    """The first of a body's errors, with the path of the parameter: `messages[0].content`."""
+    first = errors[0]
+    param = _path(first["loc"])
+    match first["type"]:
+        case "extra_forbidden":
+            return Problem("unsupported_parameter", f"'{param}' is not supported yet", param)
+        case "not_supported":
+            return Problem("unsupported_parameter", f"{param}: {first['msg']}", param)
+        case "json_invalid":
+            return Problem("invalid_json", f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
+        case "missing":
+            return Problem("invalid_request", f"'{param}' is missing", param)
+        case _:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            return Problem("invalid_request", f"{param or 'the body'}: {first['msg']}{more}", param or None)
+
+
+def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """The response for an exception. One that nobody foresaw is logged with its traceback."""
+    problem = problem_of(error)
+    if problem is None:
+        request_id = request.headers.get(HEADER, "")
+        logger.error("request %s: %s %s failed", request_id, request.method, request.url.path, exc_info=error)
+        problem = Problem("internal_error", f"exo failed on this request; its log has the reason under {request_id}")
+    return problem_response(problem)
+
+
+def problem_response(problem: Problem) -> Response[bytes]:
+    """A problem as the whole response."""
+    return Response(
+        problem.envelope(),
+        status_code=problem.http_status,
+        headers=problem.headers,
+        media_type="application/json",
+    )
+
+
+def _http_problem(error: HTTPException) -> Problem:
+    code = _HTTP_CODES.get(error.status_code, "invalid_request")
+    return Problem(code, error.detail or HTTPStatus(error.status_code).phrase, status=error.status_code)
+
+
+def _type_of(status: int) -> str:
+    match status:
+        case 429:
+            return "rate_limit_error"
+        case 499:
+            return "cancelled_error"
+        case _:
+            return "invalid_request_error" if status < 500 else "server_error"
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return path.removeprefix(".")

@@ -1,0 +1,157 @@
+"""One generation as its client sees it: ordered output, signs of life, and exactly one end."""
+
+import asyncio
+from collections.abc import Callable
+from typing import assert_never
+
+from exo.api.chunk_order import ChunkOrder
+from exo.domain import limits
+from exo.domain.ids import MessageId, ModelId, TaskId
+from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, PrefillPiece, TextPiece
+from exo.domain.messages.events import GenerationFinished
+from exo.domain.sampling import Timings, Usage
+
+NOTE_FIRST = 2.0
+"""Seconds of silence before the first sign of life. Until then an error still gets an HTTP status of its own."""
+NOTE_EVERY = 10.0
+"""Seconds of silence before each further one."""
+ANSWER = 15.0
+"""Seconds that a master has to accept or refuse."""
+GAP = 0.3
+"""Seconds to wait for a missing chunk before the stream is read."""
+GRACE = 2.0
+"""Seconds that the last chunk may come after the event that the generation is over."""
+LOST = 30.0
+"""Seconds after that event until the output that is missing is given up."""
+LONGEST = limits.QUEUED + limits.RUNNING + 2 * limits.CANCELLING
+"""Seconds after which a generation is over for its client, even if no master says so."""
+
+
+class Note:
+    """A sign of life while there is nothing to send."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+Item = TextPiece | EndPiece | Note
+
+
+class Generation:
+    """Fed with chunks, events and the time, and read by one reader. Times by one monotonic clock, seconds."""
+
+    def __init__(self, task_id: TaskId, model_id: ModelId, now: float, describe: Callable[[], str]) -> None:
+        self.task_id = task_id
+        self.model_id = model_id
+        self._describe = describe
+        self.command_id: MessageId | None = None
+        self.is_over = False
+        """Whether its end is among the items, or was."""
+        self.ended_elsewhere = False
+        """Whether the cluster knows of the end, so that there is nothing to cancel."""
+        self.is_accepted = False
+        """Whether a master has taken it on."""
+        self._order = ChunkOrder()
+        self._items: list[Item] = []
+        self._arrived = asyncio.Event()
+        self._opened_at = now
+        self._asked_at: float | None = None
+        self._note_at = now + NOTE_FIRST
+        self._prefill = ""
+        self._gap_at: float | None = None
+        self._finished_at: float | None = None
+        self._fetched_after_end = False
+
+    @property
+    def next_index(self) -> int:
+        """The chunk that comes next."""
+        return self._order.next_index
+
+    async def items(self) -> list[Item]:
+        """What has come since the last call; waits while there is nothing. The last one is an EndPiece."""
+        while not self._items:
+            self._arrived.clear()
+            await self._arrived.wait()
+        items, self._items = self._items, []
+        return items
+
+    def asked(self, command_id: MessageId, now: float) -> None:
+        """The command is in the master's inbox."""
+        self.command_id = command_id
+        self._asked_at = now
+
+    def receive(self, chunk: ChunkGenerated, now: float) -> None:
+        """One more chunk."""
+        self.is_accepted = True
+        for piece in self._order.push(chunk):
+            self._take(piece, now)
+        self._gap_at = (self._gap_at or now + GAP) if self._order.has_gap else None
+
+    def finished(self, event: GenerationFinished, now: float) -> None:
+        """The log says that it is over. Its last chunk may still be on the way, unless no runner sent one."""
+        if self.is_over:
+            return
+        self.is_accepted = self.ended_elsewhere = True
+        if event.finish_reason in ("error", "cancelled"):
+            self.end(event.code or event.finish_reason, event.error or "the generation was cancelled")
+        else:
+            self._finished_at = self._finished_at or now
+
+    def end(self, code: str, reason: str) -> None:
+        """End it here with an error; after its end nothing more comes."""
+        if not self.is_over:
+            finish_reason = "cancelled" if code == "cancelled" else "error"
+            self._add(EndPiece(finish_reason=finish_reason, usage=Usage(), timings=Timings(), code=code, error=reason))
+            self.is_over = True
+
+    def tick(self, now: float) -> bool:
+        """Let time pass. Whether chunks are missing that have to be read from the stream."""
+        if self.is_over:
+            return False
+        if now >= self._note_at:
+            self._note_at = now + NOTE_EVERY
+            if not self._items:
+                self._add(Note(self._prefill or self._describe()))
+        self._check_deadlines(now)
+        return not self.is_over and self._misses_chunks(now)
+
+    def fetched(self, chunks: list[ChunkGenerated], now: float) -> None:
+        """What the stream holds of it from the first missing chunk on."""
+        for chunk in chunks:
+            self.receive(chunk, now)
+        if self._fetched_after_end:
+            self.end("output_lost", "the end of the output was lost on the way")
+        self._gap_at = now + GRACE if self._order.has_gap else None
+
+    def _take(self, piece: Piece, now: float) -> None:
+        if self.is_over:
+            return
+        match piece:
+            case TextPiece():
+                self._note_at = now + NOTE_EVERY
+                self._add(piece)
+            case PrefillPiece():
+                self._prefill = f"prefill {piece.done}/{piece.total}"
+            case EndPiece():
+                self.is_over = self.ended_elsewhere = True
+                self._add(piece)
+            case _:
+                assert_never(piece)
+
+    def _add(self, item: Item) -> None:
+        self._items.append(item)
+        self._arrived.set()
+
+    def _check_deadlines(self, now: float) -> None:
+        if not self.is_accepted and self._asked_at is not None and now - self._asked_at > ANSWER:
+            self.end("no_master", f"no master has answered within {ANSWER:.0f} s")
+        elif now - self._opened_at > LONGEST:
+            self.end("timeout", f"the generation took longer than {LONGEST:.0f} s")
+        elif self._finished_at is not None and now - self._finished_at > LOST:
+            self.end("output_lost", "the generation is over, and its output could not be read")
+
+    def _misses_chunks(self, now: float) -> bool:
+        self._fetched_after_end = self._finished_at is not None and now - self._finished_at >= GRACE
+        return self._fetched_after_end or (self._gap_at is not None and now >= self._gap_at)

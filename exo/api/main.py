@@ -1,0 +1,67 @@
+"""The API's process: a web server, a connection to NATS, and a copy of State."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from exo.api.app import create_app
+from exo.api.context import Api
+from exo.api.default_model import DefaultModel
+from exo.api.front import Front
+from exo.api.generations import Generations
+from exo.api.progress import log_progress
+from exo.api.server import Server, bind
+from exo.bus.client import connect, new_id
+from exo.bus.gauges import subscribe_gauges
+from exo.bus.replica import following
+from exo.config import Settings
+from exo.domain.ids import ApiId
+
+logger = logging.getLogger(__name__)
+
+LAST_SECONDS = 1.5
+"""For the web server to end; then its connections are dropped."""
+
+
+async def run_api(settings: Settings) -> None:
+    """Run until cancelled, then end within two seconds, whatever is open. Raises Fatal where it cannot go on."""
+    listener = bind(settings.api_host, settings.api_port)
+    front = Front(f"NATS at {settings.nats_url}")
+    server = Server(front)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    working = asyncio.create_task(_work(settings, front, server))
+    try:
+        await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (working, serving):
+            if task.done():
+                task.result()
+    finally:
+        server.should_exit = True
+        working.cancel()
+        await asyncio.wait({serving, working}, timeout=LAST_SECONDS)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+        listener.close()
+
+
+async def _work(settings: Settings, front: Front, server: Server) -> None:
+    bus = await connect(settings.nats_url, settings.cluster, "api")
+    try:
+        async with following(bus) as replica:
+            api_id = ApiId(new_id())
+            generations = Generations(bus, api_id, settings.log_prompts)
+            api = Api(settings, bus, api_id, replica, generations)
+            try:
+                await generations.begin(replica)
+                await subscribe_gauges(bus, api.take_gauges)
+                replica.listen(log_progress)
+                front.app = create_app(api)
+                logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
+                await DefaultModel(settings, bus, api_id).run(replica)
+            finally:
+                server.should_exit = True
+                api.readers.close()
+                await generations.close()
+    finally:
+        await bus.close()

@@ -1,0 +1,51 @@
+"""The models that the cluster can run, by what its nodes hold."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from exo.domain.ids import ModelId
+from exo.domain.model_card import ModelCard
+from exo.domain.state import State, instances_of, is_ready
+from exo.errors import Rejected, Retryable
+from exo.models.names import resolve
+
+Availability = Literal["ready", "loading", "on_disk", "obtainable"]
+"""ready: answers now. loading: placed. on_disk: loads when it is asked for. obtainable: is fetched first."""
+
+_ORDER: tuple[Availability, ...] = ("ready", "loading", "on_disk", "obtainable")
+
+
+def known_models(state: State) -> Mapping[ModelId, tuple[ModelCard, Availability]]:
+    """Each model that some node has or can get: the ready ones first, then by name."""
+    cards: dict[ModelId, ModelCard] = {}
+    on_disk: set[ModelId] = set()
+    for _, node in sorted(state.nodes.items()):
+        for model_id, holding in node.holdings.items():
+            cards.setdefault(model_id, holding.card)
+            if holding.status == "ready":
+                on_disk.add(model_id)
+    found: dict[ModelId, tuple[ModelCard, Availability]] = {
+        model_id: (card, _availability(state, model_id, on_disk)) for model_id, card in cards.items()
+    }
+    return dict(sorted(found.items(), key=lambda item: (_ORDER.index(item[1][1]), item[0].casefold())))
+
+
+def find_model(state: State, name: str) -> ModelCard:
+    """The card of a model by its full or short name. Raises Rejected where there is none, Retryable without nodes."""
+    if not state.nodes:
+        raise Retryable("no node has joined the cluster yet: start `exo worker`, or ask again in a moment")
+    models = known_models(state)
+    card = resolve(name, [card for card, _ in models.values()])
+    if card is None:
+        there = ", ".join(models) or "none"
+        raise Rejected(f"there is no model '{name}'; there are: {there}", code="model_not_found", param="model")
+    return card
+
+
+def _availability(state: State, model_id: ModelId, on_disk: set[ModelId]) -> Availability:
+    instances = instances_of(state, model_id)
+    if any(is_ready(state, instance) for instance in instances):
+        return "ready"
+    if instances:
+        return "loading"
+    return "on_disk" if model_id in on_disk else "obtainable"

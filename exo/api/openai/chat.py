@@ -1,0 +1,80 @@
+"""`POST /v1/chat/completions`."""
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from litestar import Request, Response, post
+from litestar.response import Stream
+
+from exo.api import sse
+from exo.api.context import Api
+from exo.api.errors import GenerationFailed
+from exo.api.generation import Generation, Item
+from exo.api.models_known import find_model
+from exo.api.openai.requests import ChatCompletionRequest
+from exo.api.openai.responses import ChunkWriter, completion
+from exo.domain.messages.chunks import EndPiece, TextPiece
+
+ANSWERED = "the answer is not wanted any more"
+
+
+@post("/v1/chat/completions", status_code=200, summary="Answer a conversation", tags=["OpenAI"])
+async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
+    """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
+    body = ChatCompletionRequest.model_validate_json(await request.body())
+    card = find_model(api.state, body.model)
+    generation = api.generations.open(card.model_id)
+    api.generations.leave_on_disconnect(generation, request.receive)
+    created = int(time.time())
+    try:
+        await api.generations.start(generation, body.to_domain())
+        if not body.stream:
+            text, end = await _whole(generation)
+            api.generations.leave(generation, ANSWERED)
+            return Response(
+                completion(generation.task_id, created, card.model_id, text, end), media_type="application/json"
+            )
+        first = await _beginning(generation)
+    except BaseException:
+        api.generations.leave(generation, ANSWERED)
+        raise
+    writer = ChunkWriter(generation.task_id, created, card.model_id, body.wants_usage)
+    return sse.event_stream(_frames(api, generation, writer, first))
+
+
+async def _whole(generation: Generation) -> tuple[str, EndPiece]:
+    """All text, and the end. Raises GenerationFailed where the end is an error."""
+    texts: list[str] = []
+    while True:
+        for item in await generation.items():
+            if isinstance(item, TextPiece):
+                texts.append(item.text)
+            elif isinstance(item, EndPiece):
+                _raise_error(item)
+                return "".join(texts), item
+
+
+async def _beginning(generation: Generation) -> list[Item]:
+    """What the stream begins with: text, its end, or a sign of life. Until then an error has a status of its own."""
+    items = await generation.items()
+    if isinstance(items[0], EndPiece):
+        _raise_error(items[0])
+    return items
+
+
+async def _frames(api: Api, generation: Generation, writer: ChunkWriter, first: list[Item]) -> AsyncGenerator[bytes]:
+    items = first
+    try:
+        while True:
+            yield writer.frames(items)
+            if isinstance(items[-1], EndPiece):
+                return
+            items = await generation.items()
+    finally:
+        api.generations.leave(generation, ANSWERED)
+
+
+def _raise_error(end: EndPiece) -> None:
+    if end.finish_reason in ("error", "cancelled"):
+        raise GenerationFailed(end.code or end.finish_reason, end.error)

@@ -1,0 +1,127 @@
+"""The body of `POST /v1/chat/completions`, with OpenAI's names. What would be ignored is refused by name."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from exo.api.openai.messages import Message, Strict
+from exo.domain.messages.requests import GenerationRequest
+from exo.domain.sampling import SamplingParams
+
+STOP_MOST = 4
+SEEDS = 2**64
+TOP_P_LEAST = 1e-6
+"""Stands for a `top_p` of 0, which OpenAI accepts: only the most likely token is left."""
+
+
+def _supported(value: object) -> object:
+    """A value that asks for nothing is as good as none; any other is refused."""
+    if value in (None, False, 0, "", "none", "auto", "default") or value in ([], {}):
+        return None
+    raise PydanticCustomError("not_supported", "this is not supported yet")
+
+
+def _one(value: int) -> int:
+    if value != 1:
+        raise PydanticCustomError("not_supported", "more than one choice is not supported yet")
+    return value
+
+
+def _text_format(value: object) -> object:
+    if isinstance(value, dict) and value.get("type") in ("json_object", "json_schema"):  # pyright: ignore[reportUnknownMemberType]
+        raise PydanticCustomError("not_supported", "formats other than 'text' are not supported yet")
+    return value  # pyright: ignore[reportUnknownVariableType]  validated next
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+Unsupported = Annotated[None, BeforeValidator(_supported)]
+"""A parameter that may be there as long as it asks for nothing."""
+StopSequence = Annotated[str, StringConstraints(min_length=1)]
+
+
+class StreamOptions(Strict):
+    """What a stream contains besides the answer."""
+
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+class TextFormat(Strict):
+    """The only response format so far."""
+
+    type: Literal["text"]
+
+
+class ChatCompletionRequest(Strict):
+    """A chat request. Null stands for the default throughout."""
+
+    model: Annotated[str, StringConstraints(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    stop: Annotated[list[StopSequence], BeforeValidator(_listed), Field(max_length=STOP_MOST)] | None = None
+    seed: int | None = None
+    n: Annotated[int, Field(ge=1), AfterValidator(_one)] | None = None
+
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+
+    response_format: Annotated[TextFormat, BeforeValidator(_text_format)] | None = None
+    modalities: list[Literal["text"]] | None = None
+    parallel_tool_calls: bool | None = None
+    logprobs: Unsupported = None
+    top_logprobs: Unsupported = None
+    presence_penalty: Unsupported = None
+    frequency_penalty: Unsupported = None
+    logit_bias: Unsupported = None
+    tools: Unsupported = None
+    tool_choice: Unsupported = None
+    functions: Unsupported = None
+    function_call: Unsupported = None
+    store: Unsupported = None
+    service_tier: Unsupported = None
+    audio: Unsupported = None
+    prediction: Unsupported = None
+    reasoning_effort: Unsupported = None
+    verbosity: Unsupported = None
+    web_search_options: Unsupported = None
+
+    @field_validator("max_completion_tokens")
+    @classmethod
+    def _same_limit(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("max_tokens") not in (None, value):
+            raise PydanticCustomError("limits_differ", "'max_tokens' is given too, and it is another number")
+        return value
+
+    @field_validator("stream_options")
+    @classmethod
+    def _streaming(cls, value: StreamOptions | None, info: ValidationInfo) -> StreamOptions | None:
+        if value is not None and info.data.get("stream") is not True:
+            raise PydanticCustomError("not_streaming", "this is for streams only, and 'stream' is not true")
+        return value
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream ends with a chunk that holds the usage."""
+        return self.stream_options is not None and self.stream_options.include_usage is True
+
+    def to_domain(self) -> GenerationRequest:
+        """The payload for the engine."""
+        params = SamplingParams(
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else max(self.top_p, TOP_P_LEAST),
+            seed=None if self.seed is None else self.seed % SEEDS,
+            max_tokens=self.max_completion_tokens or self.max_tokens,
+            stop=tuple(self.stop or ()),
+        )
+        return GenerationRequest(messages=tuple(message.to_domain() for message in self.messages), params=params)

@@ -1,0 +1,91 @@
+"""The bodies of chat completions: whole, and as the chunks of a stream. Absent rather than null, as OpenAI has it."""
+
+from collections.abc import Sequence
+
+from pydantic_core import to_json
+
+from exo.api import sse
+from exo.api.errors import Problem
+from exo.api.generation import Item, Note
+from exo.domain.ids import ModelId, TaskId
+from exo.domain.messages.chunks import EndPiece, TextPiece
+from exo.domain.sampling import FinishReason, Usage
+
+ID_PREFIX = "chatcmpl-"
+
+
+def usage_of(usage: Usage) -> dict[str, object]:
+    """Tokens, with OpenAI's names."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+def completion(task_id: TaskId, created: int, model_id: ModelId, text: str, end: EndPiece) -> bytes:
+    """The answer in one piece."""
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": end.finish_reason,
+    }
+    body = {
+        "id": f"{ID_PREFIX}{task_id}",
+        "object": "chat.completion",
+        "created": created,
+        "model": model_id,
+        "choices": [choice],
+        "usage": usage_of(end.usage),
+    }
+    return to_json(body)
+
+
+class ChunkWriter:
+    """Turns a generation's items into the frames of its stream. What is the same in each frame is made once."""
+
+    __slots__ = ("_before", "_head", "_role_sent", "_wants_usage")
+
+    def __init__(self, task_id: TaskId, created: int, model_id: ModelId, wants_usage: bool) -> None:
+        head = {
+            "id": f"{ID_PREFIX}{task_id}",
+            "object": "chat.completion.chunk",
+            "created": created,
+            "model": model_id,
+        }
+        self._head = to_json(head).removesuffix(b"}") + b',"choices":'
+        self._before = b"data: " + self._head + b'[{"index":0,"delta":{"content":'
+        self._role_sent = False
+        self._wants_usage = wants_usage
+
+    def frames(self, items: Sequence[Item]) -> bytes:
+        """The frames for what has come, in one piece; an EndPiece's are the stream's last."""
+        return b"".join([self._frame(item) for item in items])
+
+    def _frame(self, item: Item) -> bytes:
+        if isinstance(item, TextPiece):
+            return self._role() + self._before + to_json(item.text) + b'},"finish_reason":null}]}\n\n'
+        if isinstance(item, Note):
+            return sse.comment(item.text)
+        return self._end(item)
+
+    def _role(self) -> bytes:
+        if self._role_sent:
+            return b""
+        self._role_sent = True
+        return self._chunk(_choice({"role": "assistant", "content": ""}, None))
+
+    def _end(self, end: EndPiece) -> bytes:
+        if end.finish_reason in ("error", "cancelled"):
+            return sse.data(Problem(end.code or end.finish_reason, end.error).envelope()) + sse.DONE
+        finish = self._chunk(_choice({}, end.finish_reason))
+        usage = self._chunk(b"[]", b',"usage":' + to_json(usage_of(end.usage))) if self._wants_usage else b""
+        return self._role() + finish + usage + sse.DONE
+
+    def _chunk(self, choices: bytes, more: bytes = b"") -> bytes:
+        return sse.data(self._head + choices + more + b"}")
+
+
+def _choice(delta: dict[str, str], finish_reason: FinishReason | None) -> bytes:
+    return to_json([{"index": 0, "delta": delta, "finish_reason": finish_reason}])

@@ -1,0 +1,70 @@
+"""What the cluster is doing, in words: for the log, and for who waits for a model."""
+
+import logging
+
+from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
+from exo.domain.messages.events import (
+    DownloadFailed,
+    DownloadStarted,
+    InstanceFailed,
+    Recorded,
+    RunnerFailed,
+    RunnerLoading,
+    RunnerReady,
+    RunnerStarted,
+    RunnerWarming,
+)
+from exo.domain.state import State, instances_of, is_ready
+
+logger = logging.getLogger(__name__)
+
+
+def log_progress(state: State, recorded: Recorded | None) -> None:
+    """A listener of the replica: one line for each step of a model on its way to readiness."""
+    match recorded.entry.event if recorded else None:
+        case DownloadStarted() as event:
+            logger.info("%s: being prepared on %s", event.model_id, _host(state, event.node_id))
+        case DownloadFailed() as event:
+            logger.warning("%s: cannot be had on %s: %s", event.model_id, _host(state, event.node_id), event.reason)
+        case RunnerStarted() as event:
+            logger.info("%s: starting", _runner(state, event.runner_id))
+        case RunnerLoading() as event:
+            logger.info("%s: loading", _runner(state, event.runner_id))
+        case RunnerWarming() as event:
+            logger.info("%s: warming up", _runner(state, event.runner_id))
+        case RunnerReady() as event:
+            speed = event.tokens_per_second
+            logger.info("%s: ready, %.0f tokens a second", _runner(state, event.runner_id), speed)
+        case RunnerFailed() as event:
+            logger.warning("%s: failed: %s", _runner(state, event.runner_id), event.reason)
+        case InstanceFailed() as event:
+            logger.warning("instance %s is given up: %s", event.instance_id, event.reason)
+        case _:
+            pass
+
+
+def waiting_for(state: State, model_id: ModelId, task_id: TaskId) -> str:
+    """What a generation waits for, in a few words without a line break."""
+    generation = state.generations.get(task_id)
+    if generation is not None and generation.instance_id is not None:
+        return "prefill"
+    instances = instances_of(state, model_id)
+    if not instances:
+        return f"waiting for a place for {model_id}"
+    if any(is_ready(state, instance) for instance in instances):
+        return f"waiting for a free slot of {model_id}"
+    statuses = {state.runners[runner_id].status.type for instance in instances for runner_id in instance.runner_ids}
+    return f"waiting for {model_id}: {', '.join(sorted(statuses))}"
+
+
+def _runner(state: State, runner_id: RunnerId) -> str:
+    runner = state.runners.get(runner_id)
+    instance = state.instances.get(runner.instance_id) if runner else None
+    if runner is None or instance is None:
+        return f"runner {runner_id}"
+    return f"{instance.model_id} on {_host(state, runner.node_id)}"
+
+
+def _host(state: State, node_id: NodeId) -> str:
+    node = state.nodes.get(node_id)
+    return node.facts.hostname if node else node_id

@@ -1,0 +1,29 @@
+"""Server-sent events: the frames, and the response that carries them."""
+
+from collections.abc import AsyncIterator
+
+from litestar.response import Stream
+
+HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+"""Nothing on the way is to keep events back."""
+DONE = b"data: [DONE]\n\n"
+
+
+def data(json: bytes) -> bytes:
+    """One event with a JSON value, which has no line break in it."""
+    return b"data: " + json + b"\n\n"
+
+
+def recorded(position: int, json: str) -> bytes:
+    """One event with a position, which a client that comes back names as `Last-Event-ID`."""
+    return f"id: {position}\ndata: {json}\n\n".encode()
+
+
+def comment(text: str) -> bytes:
+    """A line that clients skip: a sign of life."""
+    return f": {' '.join(text.split())}\n\n".encode()
+
+
+def event_stream(frames: AsyncIterator[bytes]) -> Stream:
+    """The response."""
+    return Stream(frames, status_code=200, media_type="text/event-stream", headers=HEADERS)
