@@ -1,0 +1,85 @@
+"""`exo models`: what this node has and can get."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress as ProgressBar
+from rich.table import Table
+
+from exo.config import load_settings
+
+app = typer.Typer(help="List, import and fetch models.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_models(
+    as_json: Annotated[bool, typer.Option("--json", help="Print model cards as JSON, for programs.")] = False,
+) -> None:
+    """List the models of this node: on disk, or to be had when somebody asks for them."""
+    from exo.models.store import Store
+
+    settings = load_settings()
+    holdings = Store(settings.models_dir, settings.model_folders, settings.offline).holdings()
+    if as_json:
+        print(json.dumps([holding.model_dump(mode="json") for holding in holdings]))
+        return
+    table = Table("model", "family", "size", "context", "weights", "status")
+    for holding in holdings:
+        card = holding.card
+        size = f"{card.weight_bytes / 1e9:.1f} GB"
+        table.add_row(card.model_id, card.family, size, str(card.context), card.quantization, holding.status)
+    Console().print(table)
+
+
+@app.command("import")
+def import_model(
+    file: Annotated[Path, typer.Argument(help="A GGUF file of the llama family.")],
+    name: Annotated[str | None, typer.Option(help="Id of the model here; without it, the file's name.")] = None,
+    dtype: Annotated[str, typer.Option(help="float32 (right for a CPU), float16 or bfloat16.")] = "float32",
+) -> None:
+    """Turn a GGUF file into a model of this node."""
+    from exo.domain.ids import ModelId
+    from exo.errors import Rejected
+    from exo.models.gguf_import import import_gguf
+    from exo.models.names import folder_name
+    from exo.models.store import IMPORT_DTYPES
+
+    if dtype not in IMPORT_DTYPES:
+        raise Rejected(f"--dtype {dtype}: it must be one of {', '.join(IMPORT_DTYPES)}")
+    model_id = ModelId(name or file.stem)
+    destination = load_settings().models_dir / folder_name(model_id)
+    with ProgressBar() as bar:
+        card = import_gguf(file, destination, IMPORT_DTYPES[dtype], _shown(bar), model_id=model_id)
+    print(f"{card.model_id} is in {destination}; a running node sees it within seconds")
+
+
+@app.command("pull")
+def pull(name: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")]) -> None:
+    """Bring a model onto this node's disk now, instead of when it is first asked for."""
+    from exo.errors import Rejected
+    from exo.models.names import resolve
+    from exo.models.store import Store
+
+    settings = load_settings()
+    store = Store(settings.models_dir, settings.model_folders, settings.offline)
+    card = resolve(name, [holding.card for holding in store.holdings()])
+    if card is None:
+        raise Rejected(f"the model '{name}' is not known here: `exo models list` shows those that are")
+    with ProgressBar() as bar:
+        folder = store.prepare(card, _shown(bar))
+    print(f"{card.model_id} is in {folder}")
+
+
+def _shown(bar: ProgressBar):
+    from exo.models.progress import Progress
+
+    task = bar.add_task("starting", total=None)
+
+    def show(progress: Progress) -> None:
+        total = progress.total_bytes or None
+        bar.update(task, description=progress.stage, completed=progress.done_bytes, total=total)
+
+    return show

@@ -1,0 +1,88 @@
+"""`exo status`: the cluster at a glance."""
+
+import json
+from typing import Annotated
+
+import httpx
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from exo.config import load_settings
+from exo.domain.state import Node, State, generations_on
+from exo.errors import ExoError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(status)
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print State as JSON, for programs.")] = False,
+) -> None:
+    """Show the cluster: who leads, the nodes, which models are loaded, and what runs."""
+    from exo.cli.client import api_client, refused, unreachable
+
+    with api_client(load_settings()) as client:
+        try:
+            response = client.get("/state")
+            ready = client.get("/ready").json()
+        except httpx.TransportError as error:
+            unreachable(client, error)
+    if response.is_error:
+        refused(response)
+    if as_json:
+        print(response.text)
+        return
+    show(State.model_validate_json(response.content), ready, Console())
+
+
+def show(state: State, ready: object, console: Console) -> None:
+    """Print State for a person."""
+    console.print(f"position {state.position}, epoch {state.epoch}, led by {state.master or 'nobody'}")
+    console.print(_nodes(state))
+    console.print(_instances(state))
+    waiting = sum(generation.instance_id is None for generation in state.generations.values())
+    console.print(
+        f"{len(state.generations) - waiting} generations running, {waiting} waiting, {len(state.ended)} ended"
+    )
+    match ready:
+        case {"ready": True}:
+            console.print("ready: yes")
+        case {"reasons": list() as reasons}:  # pyright: ignore[reportUnknownVariableType]  JSON of the API
+            console.print(f"ready: no, {'; '.join(map(str, reasons))}")  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            raise ExoError(f"the API's /ready answered {json.dumps(ready)}")
+
+
+def _nodes(state: State) -> Table:
+    table = Table("node", "machine", "memory free", "GPUs", "engines", title="Nodes", title_justify="left")
+    for _, node in sorted(state.nodes.items()):
+        table.add_row(*_node_row(node))
+    return table
+
+
+def _node_row(node: Node) -> tuple[str, ...]:
+    facts = node.facts
+    return (
+        node.node_id[:8],
+        f"{facts.hostname}, {facts.chip}, {facts.cores} cores",
+        f"{node.available_bytes / 1e9:.1f} of {facts.memory_bytes / 1e9:.1f} GB",
+        ", ".join(gpu.name for gpu in facts.gpus) or "none",
+        ", ".join(facts.engines) or "none",
+    )
+
+
+def _instances(state: State) -> Table:
+    table = Table("instance", "model", "engine", "runners", "running", title="Instances", title_justify="left")
+    for instance_id, instance in sorted(state.instances.items()):
+        runners = [state.runners[runner_id] for runner_id in instance.runner_ids]
+        table.add_row(
+            instance_id[:8],
+            instance.model_id,
+            instance.engine,
+            ", ".join(runner.status.type for runner in runners),
+            f"{len(generations_on(state, instance_id))} of {instance.slots}",
+        )
+    return table
