@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import NamedTuple, get_args
 
@@ -17,7 +17,9 @@ GENESIS = hashlib.sha256(b"exo event log").hexdigest()
 Body = dict[str, object]
 """An event as plain data."""
 
-UPCASTERS: dict[tuple[str, int], Callable[[Body], Body]] = {}
+Upcasters = Mapping[tuple[str, int], Callable[[Body], Body]]
+
+UPCASTERS: Upcasters = {}
 """By type and version: lifts an event's plain data to the next version, whose number it sets."""
 
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
@@ -94,7 +96,7 @@ def follows(row: StoredEvent, previous_chain: str) -> bool:
     return row.chain == right
 
 
-def decode(rows: Sequence[StoredEvent]) -> list[Recorded]:
+def decode(rows: Sequence[StoredEvent], upcasters: Upcasters = UPCASTERS) -> list[Recorded]:
     """The events of a page of rows. Raises Undecodable, naming the position of the first row that gives none."""
     # Each event by itself, so that the position of a bad one is known; all the rest in one call, which is faster.
     page = [
@@ -104,7 +106,7 @@ def decode(rows: Sequence[StoredEvent]) -> list[Recorded]:
                 "recorded_at": row.recorded_at,
                 "cause_id": row.cause_id,
                 "source": row.source,
-                "event": _event(row),
+                "event": _event(row, upcasters),
             },
         }
         for row in rows
@@ -118,13 +120,13 @@ def decode(rows: Sequence[StoredEvent]) -> list[Recorded]:
         raise Undecodable(position, f"is damaged: {first['msg']}") from error
 
 
-def _event(row: StoredEvent) -> Event:
+def _event(row: StoredEvent, upcasters: Upcasters) -> Event:
     try:
         newest = VERSIONS.get(row.type)
         if newest is None or row.version > newest:
             why = f"({row.type} version {row.version}) was written by a newer version: upgrade exo"
             raise Undecodable(row.position, why)
-        event = _EVENT.validate_json(row.body) if row.version == newest else _lifted(row, newest)
+        event = _EVENT.validate_json(row.body) if row.version == newest else _lifted(row, newest, upcasters)
     except (ValueError, TypeError, KeyError) as error:
         raise Undecodable(row.position, f"({row.type}) is damaged: {_first_line(error)}") from error
     if event.type != row.type:
@@ -132,10 +134,10 @@ def _event(row: StoredEvent) -> Event:
     return event
 
 
-def _lifted(row: StoredEvent, newest: int) -> Event:
+def _lifted(row: StoredEvent, newest: int, upcasters: Upcasters) -> Event:
     body: Body = json.loads(row.body)
     for version in range(row.version, newest):
-        upcaster = UPCASTERS.get((row.type, version))
+        upcaster = upcasters.get((row.type, version))
         if upcaster is None:
             raise Undecodable(row.position, f"({row.type} version {version}) is older than what this version reads")
         body = upcaster(body)

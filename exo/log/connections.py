@@ -60,7 +60,7 @@ def inspector(path: Path) -> Engine:
 
 @contextmanager
 def explained(path: Path) -> Generator[None, None, None]:
-    """Turns SQLite's errors into Fatal, with the file and what to do about it."""
+    """Turns the errors of SQLite and the file system into Fatal, with the file and what to do about it."""
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
@@ -68,6 +68,8 @@ def explained(path: Path) -> Generator[None, None, None]:
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the low byte: extended codes refine it
         advice = _ADVICE.get(code, "SQLite refused")
         raise Fatal(f"the event log {path}: {advice} ({cause})") from error
+    except OSError as error:
+        raise Fatal(f"the event log {path}: {error.strerror}: {error.filename}") from error
 
 
 def _writing(durable: bool) -> tuple[str, ...]:

@@ -1,0 +1,153 @@
+"""Events to rows and back. What was logged once must be readable for ever: the bodies below never change."""
+
+import hashlib
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from exo.domain.messages.events import Entry, NodeLost, Recorded
+from exo.domain.messages.reports import RunnerStatusSeen
+from exo.log import codec
+from exo.log.codec import GENESIS, StoredEvent, Undecodable
+
+FACTS = (
+    '{"hostname":"h","system":"linux","chip":"x","cores":8,"memory_bytes":1,"disk_bytes":1,'
+    '"interfaces":[{"name":"eth0","addresses":["10.0.0.1"],"speed_mbit":1000}],'
+    '"gpus":[{"name":"g","total_bytes":1,"unified":true}],"engines":["mlx"],"version":"0.1.0"}'
+)
+CARD = (
+    '{"model_id":"a/b","family":"llama","layers":1,"hidden_size":1,"heads":1,"kv_heads":1,"head_dim":1,'
+    '"weight_bytes":1,"context":1,"quantization":"4bit","supports_tensor":false,"license":"",'
+    '"sources":[{"type":"folder","path":"/m"},{"type":"hub","repository":"a/b","revision":"main"},'
+    '{"type":"wheel","package":"p","version":"1","file":"f","sha256":"0","bytes":1}]}'
+)
+NODE = f'"facts":{FACTS},"available_bytes":1,"holdings":[{{"card":{CARD},"status":"ready"}}]'
+SHARD = (
+    '{"runner_id":"r","node_id":"n","rank":0,"world_size":1,"start_layer":0,"end_layer":1,'
+    f'"sharding":"pipeline","card":{CARD}}}'
+)
+INSTANCE = f'{{"instance_id":"i","card":{CARD},"engine":"mlx","shards":[{SHARD}],"context":1,"slots":1}}'
+USAGE = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0}'
+FIELDS = {
+    "MasterElected": '"node_id":"n","epoch":1',
+    "NodeJoined": f'"node_id":"n","boot_id":"b",{NODE}',
+    "NodeChanged": f'"node_id":"n",{NODE}',
+    "NodeLost": '"node_id":"n","reason":"r"',
+    "DownloadStarted": '"node_id":"n","model_id":"a/b"',
+    "DownloadFinished": '"node_id":"n","model_id":"a/b"',
+    "DownloadFailed": '"node_id":"n","model_id":"a/b","reason":"r"',
+    "InstancePlaced": f'"instance":{INSTANCE},"reason":"r"',
+    "InstanceDeleted": '"instance_id":"i","reason":"r"',
+    "InstanceFailed": '"instance_id":"i","reason":"r"',
+    "RunnerStarted": '"runner_id":"r","process":"p"',
+    "RunnerLoading": '"runner_id":"r"',
+    "RunnerWarming": '"runner_id":"r"',
+    "RunnerReady": '"runner_id":"r","tokens_per_second":1.5',
+    "RunnerFailed": '"runner_id":"r","reason":"r","retry_at":1.5',
+    "RunnerStopped": '"runner_id":"r"',
+    "GenerationQueued": '"task_id":"t","model_id":"a/b","estimated_tokens":1,"key":"k","reply_to":"a","prompt":null',
+    "GenerationDispatched": '"task_id":"t","instance_id":"i"',
+    "CancellationRequested": '"task_id":"t","reason":"r"',
+    "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},'
+    '"timings":{"wait":0.1,"prefill":0.2,"decode":0.3},"code":"","error":"","output":null',
+    "CommandRejected": '"command":"PlaceInstance","code":"c","reason":"r"',
+}
+"""The fields of one body of each type, as version 1 writes them."""
+
+
+def row(event_type: str = "NodeLost", **changes: object) -> StoredEvent:
+    body = f'{{"type":"{event_type}","version":1,{FIELDS[event_type]}}}'
+    return StoredEvent(7, 1.5, event_type, 1, "cause", "source", body, "")._replace(**changes)
+
+
+def recorded(position: int = 1, recorded_at: float = 1.5, reason: str = "r") -> Recorded:
+    event = NodeLost(node_id="n", reason=reason)
+    return Recorded(position=position, entry=Entry(recorded_at=recorded_at, cause_id=None, source="s", event=event))
+
+
+def test_every_type_of_event_has_a_body_here() -> None:
+    assert FIELDS.keys() == codec.VERSIONS.keys()
+
+
+@pytest.mark.parametrize("event_type", FIELDS)
+def test_bodies_that_were_logged_are_read_and_written_the_same(event_type: str) -> None:
+    (event,) = codec.decode([row(event_type)])
+    assert codec.encode(event, GENESIS).body == row(event_type).body
+
+
+def test_a_row_keeps_everything() -> None:
+    original = recorded(reason='ä\0"\\\n\u2028')
+    encoded = codec.encode(original, GENESIS)
+    assert (encoded.position, encoded.type, encoded.version, encoded.cause_id) == (1, "NodeLost", 1, None)
+    assert codec.decode([encoded]) == [original]
+
+
+def test_the_chain_is_the_digest_of_a_json_array() -> None:
+    encoded = codec.encode(recorded(), "0f" * 32)
+    fields = ["0f" * 32, 1, "1.5", None, "s", encoded.body]
+    text = json.dumps(fields, separators=(",", ":"))
+    assert encoded.chain == hashlib.sha256(text.encode("ascii")).hexdigest()
+    assert codec.follows(encoded, "0f" * 32)
+
+
+def test_the_first_chain_never_changes() -> None:
+    assert codec.encode(recorded(), GENESIS).chain == "1f32ba64f10fdc6ef6903ba6fa37c6e9d9eeb6ba63fb029be03bce78d24bf6c8"
+
+
+def test_a_field_cannot_pass_for_its_neighbour() -> None:
+    one = codec.chained(GENESIS, 1, 1.5, cause_id="a", source="b", body="c")
+    two = codec.chained(GENESIS, 1, 1.5, cause_id='a","b', source="", body="c")
+    assert one != two
+    assert codec.chained(GENESIS, 1, 1.5, cause_id=None, source="b", body="c") != codec.chained(
+        GENESIS, 1, 1.5, cause_id="null", source="b", body="c"
+    )
+
+
+def test_a_time_of_minus_zero_survives_sqlite() -> None:
+    encoded = codec.encode(recorded(recorded_at=-0.0), GENESIS)
+    assert codec.follows(encoded._replace(recorded_at=0.0), GENESIS)
+
+
+@pytest.mark.parametrize("changes", [{"type": "GenerationDreamt"}, {"version": 2}])
+def test_what_a_newer_version_wrote_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(Undecodable, match=r"at position 7 .* was written by a newer version: upgrade exo"):
+        codec.decode([row(), row(**changes)])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"body": "{"},
+        {"body": row("RunnerLoading").body},
+        {"body": '{"type":"NodeLost","version":1,"node_id":"n","reason":"r","more":1}'},
+        {"recorded_at": "yesterday"},
+        {"recorded_at": -1.0},
+        {"source": None},
+        {"version": "x"},
+        {"version": None},
+    ],
+)
+def test_what_is_damaged_is_refused_with_its_position(changes: dict[str, object]) -> None:
+    with pytest.raises(Undecodable, match=r"at position 9 .*is damaged") as refused:
+        codec.decode([row(), row(position=9, **changes), row(position=10)])
+    assert refused.value.position == 9
+
+
+def test_an_older_version_is_lifted_step_by_step() -> None:
+    old = row(version=-1, body='{"type":"NodeLost","version":-1,"id":"n"}')
+    upcasters: codec.Upcasters = {
+        ("NodeLost", -1): lambda body: {"type": "NodeLost", "version": 0, "node": body["id"]},
+        ("NodeLost", 0): lambda body: {"type": "NodeLost", "version": 1, "node_id": body["node"], "reason": ""},
+    }
+    (lifted,) = codec.decode([old], upcasters)
+    assert lifted.entry.event == NodeLost(node_id="n", reason="")
+    with pytest.raises(Undecodable, match=r"NodeLost version -1\) is older than what this version reads"):
+        codec.decode([old], {})
+
+
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999"])
+def test_a_report_of_a_number_that_json_lacks_is_refused(number: str) -> None:
+    status = f'{{"type":"ready","tokens_per_second":{number}}}'
+    with pytest.raises(ValidationError):
+        RunnerStatusSeen.model_validate_json(f'{{"runner_id":"r","process":"p","status":{status}}}')
