@@ -24,6 +24,8 @@ CONNECT_PAUSE = 0.1
 """Seconds between two tries to reach the server; it opens its port within 15 ms of its start."""
 JETSTREAM_PATIENCE = 10.0
 """Seconds that a server may take from an open port to a working JetStream."""
+ATTEMPT_HEADER = "Exo-Attempt"
+"""On a message that is sent again: the one before may have arrived all the same."""
 REQUEST_TIMEOUT = 2.0
 """Seconds for one answer of the server; those that count are asked again."""
 
@@ -121,13 +123,17 @@ async def publish(bus: Bus, subject: str, payload: bytes, message_id: str, patie
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience
+    headers = {"Nats-Msg-Id": message_id}
+    attempt = 1
     while True:
         try:
-            ack = await bus.js.publish(subject, payload, headers={"Nats-Msg-Id": message_id}, timeout=REQUEST_TIMEOUT)
+            ack = await bus.js.publish(subject, payload, headers=headers, timeout=REQUEST_TIMEOUT)
             return ack.seq
         except (NatsError, TimeoutError) as error:
             if loop.time() > deadline:
                 raise Retryable(f"NATS did not take the message within {patience:.0f} s: {error!r}") from error
+            attempt += 1
+            headers[ATTEMPT_HEADER] = str(attempt)
             await asyncio.sleep(CONNECT_PAUSE)
 
 

@@ -16,6 +16,8 @@ from exo.errors import ExoError, Retryable
 
 BATCH_MOST = 1000
 """Messages in one atomic batch: the server's limit."""
+SINGLES_MOST = 4
+"""Up to so many lone entries are quicker one by one: 0.2 ms each, against 2 ms for a batch of any size."""
 _WRONG_SEQUENCE = frozenset({10071, 10164})
 """The server's codes for an expected last sequence that is not the last."""
 
@@ -26,22 +28,38 @@ class Fenced(ExoError):  # noqa: N818  (the design's word)
     """Somebody else wrote to EVENTS: this master no longer leads."""
 
 
-async def append(bus: Bus, entries: Sequence[Entry], last: int) -> list[Recorded]:
-    """Record `entries` right after position `last`: all of them, or none.
+async def append(bus: Bus, units: Sequence[Sequence[Entry]], last: int) -> list[Recorded]:
+    """Record entries right after position `last`, in order. Each unit is recorded whole or not at all.
 
-    One message states the sequence that it expects; several go as an atomic batch, since pipelined expectations are
-    no fence. Raises Fenced where the last position is another, Retryable where the server's answer stayed away: the
-    entries may be recorded then, so the end of the stream has to be read again.
+    Every message, or atomic batch of them, states the last sequence that it expects, and the next waits for its
+    confirmation: pipelined expectations are no fence. Raises Fenced where the last position is another, Retryable
+    where the server's answer stayed away: entries may be recorded then, so the end of the stream has to be read again.
     """
     recorded: list[Recorded] = []
-    for begin in range(0, len(entries), BATCH_MOST):
-        batch = entries[begin : begin + BATCH_MOST]
+    for batch in _batches(units):
         end = await _append_batch(bus, batch, last)
         if end != last + len(batch):
             raise Fenced(f"the batch after {last} ended at {end}, not at {last + len(batch)}")
         recorded += [Recorded(position=last + 1 + index, entry=entry) for index, entry in enumerate(batch)]
         last = end
     return recorded
+
+
+def _batches(units: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
+    """Few lone entries go one by one, which is quicker; else as many units in one atomic batch as fit.
+
+    A unit larger than the server's limit is cut: nothing that a decision gives comes near it.
+    """
+    if len(units) <= SINGLES_MOST and all(len(unit) == 1 for unit in units):
+        return [list(unit) for unit in units]
+    batches: list[list[Entry]] = [[]]
+    for unit in units:
+        for begin in range(0, len(unit), BATCH_MOST):
+            piece = unit[begin : begin + BATCH_MOST]
+            if len(batches[-1]) + len(piece) > BATCH_MOST:
+                batches.append([])
+            batches[-1] += piece
+    return [batch for batch in batches if batch]
 
 
 async def _append_batch(bus: Bus, batch: Sequence[Entry], last: int) -> int:

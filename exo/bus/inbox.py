@@ -10,7 +10,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 from pydantic import TypeAdapter, ValidationError
 
-from exo.bus.client import Bus, new_id, publish
+from exo.bus.client import ATTEMPT_HEADER, Bus, new_id, publish
 from exo.bus.streams import INBOX
 from exo.domain.ids import MessageId
 from exo.domain.messages.commands import Command
@@ -49,6 +49,9 @@ class Received:
 
     message: Msg
     envelope: Envelope | None
+    may_repeat: bool
+    """Whether a message of the same id may have been here before. The server drops a second one for two minutes, so
+    a first try, delivered for the first time by a consumer that this master made, cannot be one."""
     problem: str = ""
 
     async def ack(self) -> None:
@@ -59,8 +62,10 @@ class Received:
 class Inbox:
     """The leading master's side. Taken over whole: what an earlier leader left unacknowledged comes at once."""
 
-    def __init__(self, subscription: JetStreamContext.PullSubscription) -> None:
+    def __init__(self, subscription: JetStreamContext.PullSubscription, old: int) -> None:
+        """`old`: the stream's last sequence when it was taken over; up to there an earlier leader may have acted."""
         self._subscription = subscription
+        self._old = old
 
     @classmethod
     async def take_over(cls, bus: Bus) -> "Inbox":
@@ -75,7 +80,8 @@ class Inbox:
             max_ack_pending=10_000,
         )
         await bus.js.add_consumer(INBOX, config)
-        return cls(await bus.js.pull_subscribe_bind(consumer=CONSUMER, stream=INBOX))
+        old = (await bus.js.stream_info(INBOX)).state.last_seq
+        return cls(await bus.js.pull_subscribe_bind(consumer=CONSUMER, stream=INBOX), old)
 
     async def fetch(self, most: int, timeout: float) -> list[Received]:
         """The next messages, in order: as soon as there is one, with it all that wait already, at most `most`.
@@ -89,15 +95,17 @@ class Inbox:
                 messages += await self._subscription.fetch(waiting, timeout=timeout)
         except TimeoutError:
             return []
-        return [_received(message) for message in messages]
+        return [self._received(message) for message in messages]
 
     async def close(self) -> None:
         """Leave the inbox to the next leader."""
         await self._subscription.unsubscribe()
 
-
-def _received(message: Msg) -> Received:
-    try:
-        return Received(message, _envelopes.validate_json(message.data))
-    except ValidationError as error:
-        return Received(message, None, f"{error.error_count()} problems, the first: {error.errors()[0]['msg']}")
+    def _received(self, message: Msg) -> Received:
+        metadata, headers = message.metadata, message.headers or {}
+        repeats = metadata.num_delivered > 1 or metadata.sequence.stream <= self._old or ATTEMPT_HEADER in headers
+        try:
+            return Received(message, _envelopes.validate_json(message.data), repeats)
+        except ValidationError as error:
+            problem = f"{error.error_count()} problems, the first: {error.errors()[0]['msg']}"
+            return Received(message, None, repeats, problem)

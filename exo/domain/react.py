@@ -11,9 +11,13 @@ from exo.domain.messages.reports import Report
 from exo.domain.state import State
 
 
-def react(state: State, message: Command | Report, now: float, new_id: Callable[[], str]) -> list[Event]:
-    """The events that a message leads to, in order. Pure, as `decide` and `dispatch` are."""
-    events = decide(state, message, now, new_id)
-    if not events:
+def react(state: State, message: Command | Report, now: float, new_id: Callable[[], str]) -> list[list[Event]]:
+    """The events that a message leads to, in order. Pure, as `decide` and `dispatch` are.
+
+    In units that are to be recorded whole: what was decided is one; each step of queued work is one of its own, since
+    `advance` brings about again what was not recorded.
+    """
+    decided = decide(state, message, now, new_id)
+    if not decided:
         return []
-    return [*events, *dispatch(after(state, events, now), now, new_id)]
+    return [decided, *([event] for event in dispatch(after(state, decided, now), now, new_id))]

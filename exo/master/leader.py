@@ -46,7 +46,7 @@ class Leader:
         self._ticked = self._began
         self._snapshot_at = state.position
         self._recording = state
-        self._entries: list[Entry] = []
+        self._units: list[list[Entry]] = []
 
     async def lead(self) -> None:
         """Decide without end. Raises Fenced or Retryable when it leads no longer, Fatal when it cannot go on."""
@@ -65,8 +65,8 @@ class Leader:
                 await self._tick()
 
     async def _decide(self, batch: list[Received]) -> None:
-        ids = [received.envelope.message_id for received in batch if received.envelope]
-        seen = set(await self._store.seen(ids))
+        suspects = [received.envelope.message_id for received in batch if received.envelope and received.may_repeat]
+        seen = set(await self._store.seen(suspects)) if suspects else set[MessageId]()
         for received in batch:
             if received.envelope is None:
                 logger.error("dropped an unreadable message on %s: %s", received.message.subject, received.problem)
@@ -79,12 +79,13 @@ class Leader:
 
     def _react(self, envelope: Envelope) -> None:
         try:
-            decided: Sequence[Event] = react(self._recording, envelope.body, self._now(), new_id)
+            units = react(self._recording, envelope.body, self._now(), new_id)
         except Exception:
             logger.exception("deciding on %s failed", envelope.body.type)
             reason = "deciding on it failed; the master's output has the traceback"
-            decided = [CommandRejected(command=envelope.body.type, code="internal_error", reason=reason)]
-        self._record(decided, envelope.message_id, envelope.source)
+            units = [[CommandRejected(command=envelope.body.type, code="internal_error", reason=reason)]]
+        for unit in units:
+            self._record(unit, envelope.message_id, envelope.source)
 
     async def _tick(self) -> None:
         stalled = time.monotonic() - self._ticked
@@ -107,22 +108,26 @@ class Leader:
     def _now(self) -> float:
         return max(time.time(), self._recording.time)
 
-    def _record(self, decided: Sequence[Event], cause_id: MessageId | None, source: str) -> None:
-        for event in decided:
+    def _record(self, unit: Sequence[Event], cause_id: MessageId | None, source: str) -> None:
+        """Have events recorded with the next commit, all or none of them; later decisions rest on them already."""
+        entries: list[Entry] = []
+        for event in unit:
             entry = Entry(recorded_at=self._now(), cause_id=cause_id, source=source, event=event)
             self._recording = fold(self._recording, Recorded(position=self._recording.position + 1, entry=entry))
-            self._entries.append(entry)
+            entries.append(entry)
+        if entries:
+            self._units.append(entries)
 
     async def _commit(self) -> None:
         """Stream, SQLite, State, effects: in this order, so that nothing is acted on that is not recorded."""
-        entries, self._entries = self._entries, []
-        if not entries:
+        units, self._units = self._units, []
+        if not units:
             return
-        recorded = await events.append(self._bus, entries, self.state.position)
+        recorded = await events.append(self._bus, units, self.state.position)
         await self._store.append(recorded)
         self.state = self._recording
-        for entry in entries:
-            for effect in effects(self.state, entry.event):
+        for one in recorded:
+            for effect in effects(self.state, one.entry.event):
                 await self._perform(effect)
         if self.state.position - self._snapshot_at >= SNAPSHOT_EVERY:
             self._snapshot_at = self.state.position

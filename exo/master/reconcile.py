@@ -70,5 +70,5 @@ async def _republish(bus: Bus, store: LogStore, last: int) -> None:
         last = max(0, store.position - REPUBLISHED)
         await events.begin_at(bus, last + 1)
     while page := await store.read(last, events.BATCH_MOST):
-        await events.append(bus, [recorded.entry for recorded in page], last)
+        await events.append(bus, [[recorded.entry] for recorded in page], last)
         last = page[-1].position

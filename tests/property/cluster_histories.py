@@ -91,7 +91,7 @@ class Cluster:
         else:
             message = self._message(kind, first, second)
             self.now += 0.01
-            events = react(self.state, message, self.now, self.new_id)
+            events = [event for unit in react(self.state, message, self.now, self.new_id) for event in unit]
             message_id = MessageId(self.new_id())
             self.messages.append((message_id, message, events))
             self._record(events, message_id, "tester")
