@@ -47,6 +47,7 @@ class Generation:
         self.model_id = model_id
         self._describe = describe
         self.command_id: MessageId | None = None
+        """By which the master's refusal names it."""
         self.is_over = False
         """Whether its end is among the items, or was."""
         self.ended_elsewhere = False
@@ -77,9 +78,13 @@ class Generation:
         items, self._items = self._items, []
         return items
 
-    def asked(self, command_id: MessageId, now: float) -> None:
-        """The command is in the master's inbox."""
-        self.command_id = command_id
+    @property
+    def is_asked(self) -> bool:
+        """Whether its command may be in the master's inbox."""
+        return self._asked_at is not None
+
+    def asked(self, now: float) -> None:
+        """The command is on its way to the master."""
         self._asked_at = now
 
     def receive(self, chunk: ChunkGenerated, now: float) -> None:

@@ -28,6 +28,8 @@ TICK = 0.25
 REJECTIONS_KEPT = 256
 """Refusals remembered, because one may be seen before the id of its command is known here."""
 CHARACTERS_PER_TOKEN = 4
+AHEAD_MOST = 64 * 1024
+"""Characters of a prompt that is sent ahead of its command without waiting until it is stored."""
 LAST_WORDS = 0.7
 """Seconds at the process' end to have open generations cancelled."""
 
@@ -75,10 +77,28 @@ class Generations:
         return generation
 
     async def start(self, generation: Generation, request: GenerationRequest) -> None:
-        """Leave the payload for the runners, then ask the master. Raises Retryable where NATS stays away."""
+        """Leave the payload for the runners, and ask the master. Raises Retryable where NATS stays away.
+
+        Only a large payload is waited for: a small one is sent first and stored in microseconds, long before the
+        master's decision can reach a runner, and waiting for it would add a round trip to the first token.
+        """
         characters = sum(len(message.content) for message in request.messages)
-        await put_request(self._bus, generation.task_id, request)
-        command = StartGeneration(
+        storing = asyncio.ensure_future(put_request(self._bus, generation.task_id, request))
+        if characters > AHEAD_MOST:
+            await storing
+        command = self._command(generation, request, characters)
+        if generation.is_over:
+            return
+        generation.asked(time.monotonic())
+        command_id, _ = await asyncio.gather(send_command(self._bus, self._api_id, command), storing)
+        if rejection := self._rejections.pop(command_id, None):
+            self._reject(generation, rejection)
+        elif generation.task_id in self._open:
+            generation.command_id = command_id
+            self._commands[command_id] = generation
+
+    def _command(self, generation: Generation, request: GenerationRequest, characters: int) -> StartGeneration:
+        return StartGeneration(
             task_id=generation.task_id,
             model_id=generation.model_id,
             estimated_tokens=characters // CHARACTERS_PER_TOKEN,
@@ -86,11 +106,6 @@ class Generations:
             reply_to=self._api_id,
             prompt=request.model_dump_json(include={"messages"}) if self._log_prompts else None,
         )
-        command_id = await send_command(self._bus, self._api_id, command)
-        generation.asked(command_id, time.monotonic())
-        self._commands[command_id] = generation
-        if rejection := self._rejections.pop(command_id, None):
-            self._reject(generation, rejection)
 
     def leave(self, generation: Generation, reason: str) -> None:
         """Nobody reads it any more: have it stopped, unless it is over. May be called twice."""
@@ -98,7 +113,7 @@ class Generations:
             return
         if generation.command_id is not None:
             self._commands.pop(generation.command_id, None)
-        if not generation.ended_elsewhere:
+        if generation.is_asked and not generation.ended_elsewhere:
             self._spawn(self._cancel(generation.task_id, reason), self._cancels)
         generation.end("cancelled", reason)
 
