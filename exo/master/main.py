@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 CANDIDACY_PAUSE = 0.5
 """Seconds between two tries to get the lease."""
+GOODBYE_PATIENCE = 0.5
+"""Seconds at the end to give the lease back in."""
 
 
 async def run_master(settings: Settings) -> None:
@@ -88,8 +90,9 @@ class Master:
         """Leave the log in order and the lease to the next."""
         if self._leader is not None:
             self._state = self._leader.state
-            async with asyncio.timeout(1):
-                await self._lease.release()
+            with suppress(TimeoutError):  # NATS may be stopping too; then the lease runs out by itself
+                async with asyncio.timeout(GOODBYE_PATIENCE):
+                    await self._lease.release()
         with suppress(Fatal):
             await self._store.write_snapshot(self._state)
 
