@@ -29,7 +29,7 @@ from exo.runner.engines.base import Engine, TokenOutput
 from exo.runner.loop import RunnerLoop
 from exo.runner.spec import RunnerSpec
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("exo.runner.main")  # this module runs as __main__
 
 BEAT = 1.0
 """Seconds between two signs of life."""
