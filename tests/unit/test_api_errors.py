@@ -1,0 +1,76 @@
+"""The envelope, and the status of each error."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+from pydantic import BaseModel, ValidationError
+
+import exo
+from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, GenerationFailed, problem_of
+from exo.errors import Rejected, Retryable
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "param"),
+    [
+        (Rejected("no"), 400, "invalid_request", None),
+        (Rejected("no", code="model_not_found"), 404, "model_not_found", "model"),
+        (Rejected("no", code="queue_full"), 429, "queue_full", None),
+        (Rejected("no", code="ambiguous_model", param="model"), 400, "ambiguous_model", "model"),
+        (Retryable("not now"), 503, "unavailable", None),
+        (GenerationFailed("context_length_exceeded", "too long"), 400, "context_length_exceeded", "messages"),
+        (GenerationFailed("runner_failed", "died"), 502, "runner_failed", None),
+        (GenerationFailed("model_failed", "broken"), 503, "model_failed", "model"),
+        (GenerationFailed("queue_timeout", "waited"), 504, "queue_timeout", None),
+        (GenerationFailed("cancelled", "gone"), 499, "cancelled", None),
+        (GenerationFailed("", "no code"), 500, "internal_error", None),
+        (GenerationFailed("a_new_code", "unknown here"), 500, "a_new_code", None),
+        (NotFoundException(), 404, "not_found", None),
+        (MethodNotAllowedException(), 405, "method_not_allowed", None),
+        (HTTPException(status_code=413), 413, "request_too_large", None),
+        (HTTPException(status_code=415), 415, "unsupported_media_type", None),
+    ],
+)
+def test_each_error_has_its_status(error: Exception, status: int, code: str, param: str | None) -> None:
+    problem = problem_of(error)
+    assert problem is not None
+    body = json.loads(problem.envelope())["error"]
+    assert (problem.http_status, body["code"], body["param"]) == (status, code, param)
+    assert set(body) == {"message", "type", "param", "code"}
+    assert body["message"]
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), HTTPException(status_code=500), KeyError("y")])
+def test_what_nobody_foresaw_is_no_problem_of_the_client(error: Exception) -> None:
+    assert problem_of(error) is None
+
+
+def test_a_full_queue_says_when_to_come_again() -> None:
+    problem = problem_of(Rejected("full", code="queue_full"))
+    assert problem is not None
+    assert int(problem.headers["retry-after"]) > 0
+
+
+def test_a_validation_error_names_the_place() -> None:
+    class Part(BaseModel):
+        number: int
+
+    class Body(BaseModel):
+        parts: list[Part]
+
+    with pytest.raises(ValidationError) as caught:
+        Body.model_validate({"parts": [{"number": 1}, {}]})
+    problem = problem_of(caught.value)
+    assert problem is not None
+    assert (problem.http_status, problem.param) == (400, "parts[1].number")
+
+
+def test_every_code_that_a_request_can_end_with_has_a_status() -> None:
+    root = Path(exo.__file__).parent
+    files = [*(root / "domain" / "decide").glob("*.py"), *(root / "runner").rglob("*.py"), root / "domain/dispatch.py"]
+    found = {code for file in files for code in re.findall(r'code="([a-z_]+)"', file.read_text())}
+    assert found - set(STATUSES) == set()
+    assert set(RETRY_AFTER) | set(PARAMS) <= set(STATUSES)

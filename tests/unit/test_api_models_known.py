@@ -1,0 +1,106 @@
+"""Which models there are, and finding one by name."""
+
+import pytest
+from immutables import Map
+
+from exo.api.models_known import find_model, known_models
+from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
+from exo.domain.instance import Instance
+from exo.domain.model_card import ModelCard
+from exo.domain.node import Holding, NodeFacts
+from exo.domain.runner_status import Loading, Ready, RunnerStatus
+from exo.domain.shard import Shard
+from exo.domain.state import Node, Runner, State
+from exo.errors import Rejected, Retryable
+
+FACTS = NodeFacts(
+    hostname="h", system="linux", chip="c", cores=1, memory_bytes=1, disk_bytes=1, engines=("scripted",), version="0"
+)
+
+
+def card(model_id: str) -> ModelCard:
+    return ModelCard(
+        model_id=ModelId(model_id),
+        family="scripted",
+        layers=1,
+        hidden_size=1,
+        heads=1,
+        kv_heads=1,
+        head_dim=1,
+        weight_bytes=1,
+        context=100,
+    )
+
+
+def node(name: str, *holdings: Holding) -> Node:
+    return Node(
+        node_id=NodeId(name),
+        boot_id="b",
+        facts=FACTS,
+        available_bytes=1,
+        holdings=Map({holding.card.model_id: holding for holding in holdings}),
+        joined_at=0.0,
+    )
+
+
+def state(*nodes: Node) -> State:
+    return State(nodes=Map({one.node_id: one for one in nodes}))
+
+
+def with_instance(before: State, model: ModelCard, status: RunnerStatus) -> State:
+    shard = Shard(
+        runner_id=RunnerId("r"),
+        node_id=NodeId("n1"),
+        rank=0,
+        world_size=1,
+        start_layer=0,
+        end_layer=1,
+        sharding="pipeline",
+        card=model,
+    )
+    instance = Instance(
+        instance_id=InstanceId("i"), card=model, engine="scripted", shards=(shard,), context=100, slots=1
+    )
+    runner = Runner(
+        runner_id=RunnerId("r"), instance_id=InstanceId("i"), node_id=NodeId("n1"), status=status, since=0.0
+    )
+    return before.model_copy(
+        update={"instances": Map({instance.instance_id: instance}), "runners": Map({runner.runner_id: runner})}
+    )
+
+
+A, B, C = (card(name) for name in ("one/Alpha", "two/Beta", "three/Gamma"))
+CLUSTER = state(
+    node("n1", Holding(card=A, status="obtainable"), Holding(card=B, status="ready")),
+    node("n2", Holding(card=A, status="ready"), Holding(card=C, status="obtainable")),
+)
+
+
+def statuses(of: State) -> dict[str, str]:
+    return {model_id: status for model_id, (_, status) in known_models(of).items()}
+
+
+def test_a_model_is_as_near_as_the_nearest_node_has_it() -> None:
+    assert statuses(CLUSTER) == {"one/Alpha": "on_disk", "two/Beta": "on_disk", "three/Gamma": "obtainable"}
+
+
+def test_the_ready_ones_come_first() -> None:
+    ready = with_instance(CLUSTER, C, Ready(tokens_per_second=1.0))
+    assert next(iter(statuses(ready).items())) == ("three/Gamma", "ready")
+    assert statuses(with_instance(CLUSTER, C, Loading()))["three/Gamma"] == "loading"
+
+
+@pytest.mark.parametrize("name", ["two/Beta", "TWO/beta", "Beta", "beta"])
+def test_a_model_is_found_by_its_full_or_short_name_in_any_case(name: str) -> None:
+    assert find_model(CLUSTER, name) == B
+
+
+def test_an_unknown_model_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(Rejected, match="one/Alpha") as caught:
+        find_model(CLUSTER, "gpt-9")
+    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+
+
+def test_without_nodes_there_is_nothing_to_be_found_yet() -> None:
+    with pytest.raises(Retryable, match="no node"):
+        find_model(State(), "Beta")

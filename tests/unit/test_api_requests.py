@@ -1,0 +1,220 @@
+"""Chat request bodies: what is accepted, what it becomes, and what is refused by name."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from exo.api.errors import Problem, validation_problem
+from exo.api.openai.requests import ChatCompletionRequest
+from exo.domain.messages.requests import GenerationRequest
+
+USER = [{"role": "user", "content": "hi"}]
+
+
+def parsed(**fields: object) -> ChatCompletionRequest:
+    return ChatCompletionRequest.model_validate_json(json.dumps({"model": "m", "messages": USER, **fields}))
+
+
+def request(**fields: object) -> GenerationRequest:
+    return parsed(**fields).to_domain()
+
+
+def refusal(body: object) -> Problem:
+    with pytest.raises(ValidationError) as caught:
+        ChatCompletionRequest.model_validate_json(body if isinstance(body, str) else json.dumps(body))
+    return validation_problem(caught.value.errors(include_url=False))
+
+
+def refused(**fields: object) -> Problem:
+    return refusal({"model": "m", "messages": USER, **fields})
+
+
+def test_defaults_are_those_of_openai() -> None:
+    params = request().params
+    assert (params.temperature, params.top_p, params.seed, params.max_tokens, params.stop) == (1.0, 1.0, None, None, ())
+
+
+def test_null_stands_for_the_default() -> None:
+    names = ["temperature", "top_p", "seed", "max_tokens", "stop", "stream", "n", "tools", "logprobs", "logit_bias"]
+    assert request(**dict.fromkeys(names)) == request()
+
+
+@pytest.mark.parametrize(
+    ("stop", "expected"), [("END", ("END",)), (["a", "b", "c", "d"], ("a", "b", "c", "d")), ([], ()), (None, ())]
+)
+def test_a10_stop_is_a_text_or_up_to_four(stop: object, expected: tuple[str, ...]) -> None:
+    assert request(stop=stop).params.stop == expected
+
+
+@pytest.mark.parametrize("stop", ["", ["a", ""], ["a", "b", "c", "d", "e"], 5, [5], {}])
+def test_a10_other_stops_are_refused(stop: object) -> None:
+    problem = refused(stop=stop)
+    assert problem.http_status == 400
+    assert (problem.param or "").startswith("stop")
+
+
+def test_a17_developer_counts_as_system() -> None:
+    messages = request(messages=[{"role": "developer", "content": "be brief"}, *USER]).messages
+    assert [message.role for message in messages] == ["system", "user"]
+
+
+def test_a17_an_unknown_role_is_refused() -> None:
+    problem = refused(messages=[{"role": "wizard", "content": "x"}])
+    assert (problem.http_status, problem.param) == (400, "messages[0].role")
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_a18_both_names_of_the_limit_count(name: str) -> None:
+    assert request(**{name: 7}).params.max_tokens == 7
+    assert refused(**{name: 0}).param == name
+    assert refused(**{name: -1}).param == name
+
+
+def test_a18_two_limits_must_agree() -> None:
+    assert request(max_tokens=7, max_completion_tokens=7).params.max_tokens == 7
+    assert refused(max_tokens=7, max_completion_tokens=8).param == "max_completion_tokens"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "m", "messages": []},
+        {"model": "m"},
+        {"model": "m", "messages": None},
+        {"model": "m", "messages": 5},
+        {"model": "m", "messages": "hi"},
+        {"model": "m", "messages": [None]},
+        {"messages": USER},
+        {"model": "", "messages": USER},
+        {"model": 5, "messages": USER},
+        [],
+        "{broken",
+        "",
+        "null",
+        '"\\ud800"',
+    ],
+)
+def test_a20_a_body_that_is_none_is_a_400(body: object) -> None:
+    assert refusal(body).http_status == 400
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", "0.5"),
+        ("temperature", 2.1),
+        ("temperature", -0.1),
+        ("top_p", 1.5),
+        ("stream", "true"),
+        ("stream", 1),
+        ("seed", 1.5),
+        ("max_tokens", "7"),
+        ("max_tokens", True),
+        ("n", 0),
+        ("user", 5),
+        ("metadata", {"a": 1}),
+    ],
+)
+def test_a20_wrong_types_and_ranges_are_named(name: str, value: object) -> None:
+    assert (refused(**{name: value}).param or "").startswith(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n", 3),
+        ("logprobs", True),
+        ("top_logprobs", 5),
+        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("tool_choice", "required"),
+        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "json_schema", "json_schema": {}}),
+        ("presence_penalty", 0.5),
+        ("frequency_penalty", -1),
+        ("logit_bias", {"5": 1}),
+        ("store", True),
+        ("reasoning_effort", "high"),
+        ("some_new_parameter", None),
+        ("min_p", 0.1),
+    ],
+)
+def test_a21_what_would_be_ignored_is_refused_by_name(name: str, value: object) -> None:
+    problem = refused(**{name: value})
+    assert (problem.http_status, problem.param, problem.code) == (400, name, "unsupported_parameter")
+    assert "not supported yet" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("n", 1),
+        ("logprobs", False),
+        ("tools", []),
+        ("tool_choice", "none"),
+        ("response_format", {"type": "text"}),
+        ("presence_penalty", 0),
+        ("frequency_penalty", 0.0),
+        ("logit_bias", {}),
+        ("user", "somebody"),
+        ("metadata", {"run": "5"}),
+        ("store", False),
+        ("service_tier", "auto"),
+        ("parallel_tool_calls", True),
+    ],
+)
+def test_what_asks_for_nothing_is_accepted(name: str, value: object) -> None:
+    assert request(**{name: value}) == request()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("plain", "plain"),
+        ([{"type": "text", "text": "one"}], "one"),
+        ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "one\ntwo"),
+        ("", ""),
+    ],
+)
+def test_content_is_a_text_or_parts(content: object, text: str) -> None:
+    assert request(messages=[{"role": "user", "content": content}]).messages[0].content == text
+
+
+def test_an_answer_comes_back_as_the_client_library_sends_it() -> None:
+    answer = {"role": "assistant", "content": None, "refusal": None, "annotations": [], "tool_calls": None}
+    assert request(messages=[*USER, answer, *USER]).messages[1].content == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}, "messages[0].content[0]"),
+        ({"role": "user", "content": [{"type": "text"}]}, "messages[0].content[0]"),
+        ({"role": "user", "content": []}, "messages[0].content"),
+        ({"role": "user", "content": 5}, "messages[0].content"),
+        ({"role": "user", "content": None}, "messages[0]"),
+        ({"role": "user"}, "messages[0]"),
+        ({"role": "tool", "content": "4", "tool_call_id": "c"}, "messages[0]"),
+        ({"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}, "messages[0]"),
+        ({"role": "user", "content": "hi", "colour": "red"}, "messages[0].colour"),
+    ],
+)
+def test_messages_that_cannot_be_used_are_refused_with_their_place(message: object, param: str) -> None:
+    problem = refused(messages=[message])
+    assert (problem.http_status, problem.param) == (400, param)
+
+
+@pytest.mark.parametrize(("seed", "expected"), [(0, 0), (-1, 2**64 - 1), (2**64, 0), (2**70 + 3, 3), (42, 42)])
+def test_any_integer_is_a_seed(seed: int, expected: int) -> None:
+    assert request(seed=seed).params.seed == expected
+
+
+def test_top_p_zero_leaves_the_likeliest_token() -> None:
+    assert 0 < request(top_p=0).params.top_p < 1e-3
+
+
+def test_stream_options_are_for_streams() -> None:
+    assert parsed(stream=True, stream_options={"include_usage": True}).wants_usage
+    assert not parsed(stream=True, stream_options={"include_usage": False}).wants_usage
+    assert not parsed(stream=True).wants_usage
+    assert refused(stream_options={"include_usage": True}).param == "stream_options"

@@ -1,0 +1,108 @@
+"""The frames of a stream, and the whole answer."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from exo.api.generation import Item, Note
+from exo.api.openai.responses import ChunkWriter, completion
+from exo.domain.ids import ModelId, TaskId
+from exo.domain.messages.chunks import EndPiece, TextPiece
+from exo.domain.sampling import FinishReason, Timings, Usage
+
+USAGE = Usage(prompt_tokens=5, completion_tokens=7, cached_tokens=2)
+USAGE_JSON = {
+    "prompt_tokens": 5,
+    "completion_tokens": 7,
+    "total_tokens": 12,
+    "prompt_tokens_details": {"cached_tokens": 2},
+}
+
+
+def end(reason: FinishReason = "stop", code: str = "", error: str = "") -> EndPiece:
+    return EndPiece(finish_reason=reason, usage=USAGE, timings=Timings(), code=code, error=error)
+
+
+def stream(batches: Sequence[Sequence[Item]], wants_usage: bool = False) -> list[str]:
+    """The stream's events, each with its line breaks taken off."""
+    writer = ChunkWriter(TaskId("t1"), 1700000000, ModelId("owner/model"), wants_usage)
+    text = b"".join(writer.frames(batch) for batch in batches).decode()
+    assert text.endswith("\n\n")
+    return text.removesuffix("\n\n").split("\n\n")
+
+
+def chunks(events: Sequence[str]) -> list[dict[str, object]]:
+    return [json.loads(event.removeprefix("data: ")) for event in events if event.startswith("data: {")]
+
+
+def test_a1_every_event_is_data_and_done_comes_once_at_the_end() -> None:
+    events = stream([[TextPiece(text="a\nb")], [TextPiece(text="c"), end()]])
+    assert all(event.startswith("data: ") and "\n" not in event for event in events)
+    assert [event for event in events if event == "data: [DONE]"] == events[-1:]
+
+
+def test_a2_the_first_delta_has_the_role_and_one_chunk_the_finish_reason() -> None:
+    choices = [chunk["choices"][0] for chunk in chunks(stream([[TextPiece(text="a")], [TextPiece(text="b"), end()]]))]
+    assert [choice["delta"] for choice in choices] == [
+        {"role": "assistant", "content": ""},
+        {"content": "a"},
+        {"content": "b"},
+        {},
+    ]
+    assert [choice["finish_reason"] for choice in choices] == [None, None, None, "stop"]
+    assert {choice["index"] for choice in choices} == {0}
+
+
+def test_a2_an_empty_answer_has_a_role_too() -> None:
+    choices = [chunk["choices"][0] for chunk in chunks(stream([[end("length")]]))]
+    assert [choice["delta"] for choice in choices] == [{"role": "assistant", "content": ""}, {}]
+    assert choices[-1]["finish_reason"] == "length"
+
+
+def test_each_chunk_says_what_it_belongs_to() -> None:
+    for chunk in chunks(stream([[TextPiece(text="a"), end()]], wants_usage=True)):
+        assert {name: chunk[name] for name in ("id", "object", "created", "model")} == {
+            "id": "chatcmpl-t1",
+            "object": "chat.completion.chunk",
+            "created": 1700000000,
+            "model": "owner/model",
+        }
+
+
+@pytest.mark.parametrize("wants_usage", [True, False])
+def test_a4_usage_comes_in_one_chunk_of_its_own_where_it_is_asked_for(wants_usage: bool) -> None:
+    with_usage = [chunk for chunk in chunks(stream([[end()]], wants_usage)) if "usage" in chunk]
+    assert [(chunk["choices"], chunk["usage"]) for chunk in with_usage] == [([], USAGE_JSON)] * wants_usage
+
+
+@pytest.mark.parametrize("text", ['"quoted"\\', "line\r\nbreak\u2028", "😀", "\x00\x1f", "data: [DONE]\n\n"])
+def test_any_text_comes_out_as_it_went_in(text: str) -> None:
+    _, content, *_ = chunks(stream([[TextPiece(text=text), end()]]))
+    assert content["choices"][0]["delta"]["content"] == text
+
+
+def test_a6_an_error_ends_the_stream_without_a_finish_reason() -> None:
+    events = stream([[TextPiece(text="a")], [end("error", "runner_failed", "the runner died")]], wants_usage=True)
+    assert json.loads(events[-2].removeprefix("data: ")) == {
+        "error": {"message": "the runner died", "type": "server_error", "param": None, "code": "runner_failed"}
+    }
+    assert events[-1] == "data: [DONE]"
+    assert not any('"finish_reason":"' in event for event in events)
+
+
+def test_a_sign_of_life_is_a_comment_of_one_line() -> None:
+    events = stream([[Note("waiting for m:\n loading")], [end()]])
+    assert events[0] == ": waiting for m: loading"
+
+
+def test_a4_the_whole_answer_has_the_usage() -> None:
+    body = json.loads(completion(TaskId("t1"), 1700000000, ModelId("m"), "hello", end("length")))
+    assert body == {
+        "id": "chatcmpl-t1",
+        "object": "chat.completion",
+        "created": 1700000000,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "length"}],
+        "usage": USAGE_JSON,
+    }
