@@ -6,7 +6,8 @@ from collections.abc import Callable
 from exo.domain.decide import ending, instances
 from exo.domain.ids import InstanceId, ModelId
 from exo.domain.messages.events import Event, GenerationDispatched
-from exo.domain.placement import PlacementRequest, Refused, place
+from exo.domain.model_card import ModelCard
+from exo.domain.placement import PlacementRequest, Refused, nodes_with_room, place
 from exo.domain.state import Generation, State, instances_of, is_ready, recent_failure
 from exo.errors import Rejected
 
@@ -62,16 +63,23 @@ def _place_model(
     if not isinstance(placement, Refused):
         return [instances.placed(placement, card, new_id)]
     if placement.may_pass:
-        return _make_room(state, model_id)
+        return _make_room(state, card)
     return ending.end_generations(generations, "error", "insufficient_memory", placement.reason)
 
 
-def _make_room(state: State, wanted: ModelId) -> list[Event]:
-    """One idle instance taken away, the one that was placed first in the order of ids; none while all are busy."""
+def _make_room(state: State, wanted: ModelCard) -> list[Event]:
+    """One idle instance taken away, the first in the order of ids, where that helps; none while what runs is in the
+    way."""
     used = {generation.instance_id for generation in state.generations.values()}
     asked_for = {generation.model_id for generation in state.generations.values()}
-    for _, instance in sorted(state.instances.items()):
-        idle = instance.instance_id not in used and instance.model_id not in asked_for
-        if idle and is_ready(state, instance):
-            return ending.delete_instance(state, instance, f"room was needed for {wanted}")
+    idle = {
+        instance_id
+        for instance_id, instance in state.instances.items()
+        if instance_id not in used and instance.model_id not in asked_for and is_ready(state, instance)
+    }
+    nodes = nodes_with_room(state, wanted, idle)
+    for instance_id in sorted(idle):
+        instance = state.instances[instance_id]
+        if nodes.intersection(instance.node_ids):
+            return ending.delete_instance(state, instance, f"room was needed for {wanted.model_id}")
     return []

@@ -1,9 +1,12 @@
 """Where a model goes, and why there."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 
+from immutables import Map
+
 from exo.domain import limits
-from exo.domain.ids import InstanceId, RunnerId
+from exo.domain.ids import InstanceId, NodeId, RunnerId
 from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
 from exo.domain.shard import EngineName, Shard
@@ -46,6 +49,8 @@ class _Candidate:
     usable: int
     empty: int
     """Bytes usable if nothing else were placed there."""
+    reserved: int
+    """Bytes that the instances there were promised."""
     ready: bool
 
 
@@ -72,6 +77,19 @@ def place(state: State, request: PlacementRequest) -> Placement | Refused:
         slots=request.slots or limits.SLOTS,
         reason=f"{_needs(card, context, needed)}; {'; '.join(_figures(candidate) for candidate in candidates)}; "
         f"{best.node.facts.hostname} was chosen",
+    )
+
+
+def nodes_with_room(state: State, card: ModelCard, removable: Set[InstanceId]) -> frozenset[NodeId]:
+    """The nodes that could take a model, with the default context, once some of these instances are gone."""
+    staying = [instance for instance_id, instance in state.instances.items() if instance_id not in removable]
+    left = state.model_copy(update={"instances": Map({instance.instance_id: instance for instance in staying})})
+    needed = needed_bytes(card, min(limits.CONTEXT_TOKENS, card.context))
+    candidates = [_candidate(left, node, card) for node in state.nodes.values()]
+    return frozenset(
+        candidate.node.node_id
+        for candidate in candidates
+        if candidate.engine is not None and candidate.empty - candidate.reserved >= needed
     )
 
 
@@ -113,6 +131,7 @@ def _candidate(state: State, node: Node, card: ModelCard) -> _Candidate:
         engine=_engine_for(node, card) if holding else None,
         usable=min(node.available_bytes, empty - reserved) if placed else empty,
         empty=empty,
+        reserved=reserved,
         ready=holding is not None and holding.status == "ready",
     )
 
