@@ -15,13 +15,13 @@ from exo.domain.messages.chunks import EndPiece, Piece
 from exo.domain.messages.reports import GenerationEnded
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.messages.tasks import CancelTask, GenerateTask, Task
+from exo.domain.runner_spec import RunnerSpec
 from exo.domain.sampling import Timings, Usage
 from exo.errors import Rejected, Retryable
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
 from exo.runner.output.pipeline import OutputPipeline
-from exo.runner.spec import RunnerSpec
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from exo.domain.ids import RunnerId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.plan import StartRunner
+from exo.domain.runner_spec import RunnerSpec
 from exo.domain.runner_status import Connecting, Failed, RunnerStatus, Stopped
 from exo.domain.state import State
-from exo.runner.spec import RunnerSpec
 
 logger = logging.getLogger(__name__)
 
