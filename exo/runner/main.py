@@ -18,6 +18,7 @@ from exo.bus.tasks import last_task
 from exo.domain.ids import TaskId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.reports import RunnerStatusSeen
+from exo.domain.runner_spec import RunnerSpec
 from exo.domain.runner_status import Failed, Loading, Ready, RunnerStatus, Warming
 from exo.domain.sampling import SamplingParams
 from exo.errors import ExoError, Fatal
@@ -27,7 +28,6 @@ from exo.runner.engine_thread import EngineThread
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, TokenOutput
 from exo.runner.loop import RunnerLoop
-from exo.runner.spec import RunnerSpec
 
 logger = logging.getLogger("exo.runner.main")  # this module runs as __main__
 
