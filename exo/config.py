@@ -20,8 +20,14 @@ def _cluster_name(name: str) -> str:
 
 
 def _nats_url(url: str) -> str:
-    if urlsplit(url).scheme not in {"nats", "tls"} or not urlsplit(url).hostname:
-        raise ValueError("it must look like nats://127.0.0.1:4222")
+    hint = "it must look like nats://127.0.0.1:4222"
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"nats", "tls"} and parts.hostname and parts.port != 0
+    except ValueError as error:  # of the port
+        raise ValueError(f"{error}; {hint}") from error
+    if not usable:
+        raise ValueError(hint)
     return url
 
 

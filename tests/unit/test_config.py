@@ -1,0 +1,87 @@
+"""What the settings accept, and what they say about what they do not."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from exo.config import load_settings
+from exo.errors import Fatal
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in [variable for variable in os.environ if variable.startswith("EXO_")]:
+        monkeypatch.delenv(variable)
+
+
+def test_everything_has_a_default() -> None:
+    settings = load_settings()
+    assert settings.nats_url == "nats://127.0.0.1:4222"
+    assert (settings.api_host, settings.api_port) == ("127.0.0.1", 52415)
+    assert settings.log_file.is_relative_to(settings.home)
+    assert settings.models_dir.is_relative_to(settings.home)
+    assert settings.cache_dir.is_relative_to(settings.home)
+
+
+def test_a_variable_is_its_prefix_and_the_name_in_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_HOME", "/data/exo")
+    monkeypatch.setenv("EXO_API_PORT", "8080")
+    monkeypatch.setenv("EXO_OFFLINE", "1")
+    settings = load_settings()
+    assert (settings.home, settings.api_port, settings.offline) == (Path("/data/exo"), 8080, True)
+
+
+def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_API_PORT", "")
+    assert load_settings().api_port == 52415
+
+
+def test_model_folders_are_separated_as_in_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_MODEL_FOLDERS", os.pathsep.join(["/models", "", "/more models"]))
+    assert load_settings().model_folders == (Path("/models"), Path("/more models"))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("EXO_CLUSTER", "my.cluster"),
+        ("EXO_CLUSTER", "*"),
+        ("EXO_NATS_URL", "127.0.0.1:4222"),
+        ("EXO_NATS_URL", "http://127.0.0.1:4222"),
+        ("EXO_NATS_URL", "nats://"),
+        ("EXO_NATS_URL", "nats://127.0.0.1:99999"),
+        ("EXO_NATS_URL", "nats://127.0.0.1:port"),
+        ("EXO_NATS_URL", "nats://[::1"),
+        ("EXO_API_PORT", "0"),
+        ("EXO_API_PORT", "65536"),
+        ("EXO_API_PORT", "http"),
+        ("EXO_ENGINE", "torch"),
+        ("EXO_STEP_TIMEOUT", "0"),
+        ("EXO_STEP_TIMEOUT", "nan"),
+        ("EXO_STEP_TIMEOUT", "soon"),
+        ("EXO_OFFLINE", "perhaps"),
+        ("EXO_LOG_LEVEL", "LOUD"),
+    ],
+)
+def test_an_unusable_value_is_one_line_that_names_the_variable(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(Fatal) as refused:
+        load_settings()
+    assert variable in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_every_unusable_value_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_API_PORT", "0")
+    monkeypatch.setenv("EXO_ENGINE", "torch")
+    with pytest.raises(Fatal, match=r"EXO_API_PORT.*EXO_ENGINE"):
+        load_settings()
+
+
+def test_settings_do_not_change_under_a_process() -> None:
+    with pytest.raises(ValidationError):
+        load_settings().api_port = 1  # type: ignore[misc]
