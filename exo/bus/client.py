@@ -59,10 +59,19 @@ class Bus:
         await self.client.close()
 
     async def reconnected(self) -> None:
-        """Bring back what a restart of the server lost: memory streams and buckets."""
+        """Bring back what a restart of the server lost: memory streams and buckets. Tries without end.
+
+        The client calls this in a task of its own, which it cancels when the connection is lost again.
+        """
         self.connections += 1
         logger.info("reconnected to NATS at %s", self.url)
-        await prepare_streams(self)
+        while True:
+            try:
+                await prepare_streams(self)
+                break
+            except Fatal as error:
+                logger.error("%s; trying again", error)
+                await asyncio.sleep(CONNECT_PAUSE)
         for callback in self._on_reconnect:
             await callback()
 
@@ -98,7 +107,11 @@ async def connect(url: str, cluster: str, name: str) -> Bus:
     )
     bus = Bus(client, Subjects(cluster), url)
     holder.append(bus)
-    await prepare_streams(bus)
+    try:
+        await prepare_streams(bus)
+    except BaseException:
+        await client.close()
+        raise
     return bus
 
 

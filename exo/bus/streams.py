@@ -128,8 +128,10 @@ async def _add_stream(js: JetStreamContext, wanted: StreamConfig) -> None:
 
 def _differs(present: StreamConfig, wanted: StreamConfig) -> bool:
     fields = ("max_age", "max_msgs_per_subject", "max_bytes", "allow_direct", "allow_atomic", "duplicate_window")
-    return any(
-        (getattr(present, field) or 0) != (getattr(wanted, field) or 0)
-        for field in fields
-        if getattr(wanted, field) not in (None, -1)
-    )
+    return any(_limit(present, field) != _limit(wanted, field) for field in fields)
+
+
+def _limit(config: StreamConfig, field: str) -> float:
+    """0 for none, which the server also writes as -1."""
+    value = getattr(config, field)
+    return 0 if value in (None, -1) else value

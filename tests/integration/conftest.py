@@ -1,0 +1,98 @@
+"""A real NATS server for a test: on a free port, with a store of its own, that can be killed and started again."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exo.bus.client import Bus, connect
+from exo.bus.server import find_binary, render_config
+from exo.domain.ids import NodeId
+from tests.stack import free_port, wait_until
+
+CLUSTER = "test"
+Until = Callable[[Callable[[], bool], str], Awaitable[None]]
+
+
+class NatsServer:
+    """The server as `exo nats` runs it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.port = free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._config = render_config(home, self.url, NodeId("node-a"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, jetstream: bool = True) -> None:
+        """Start it on the same port and store, and wait until it listens."""
+        arguments = ["--config", str(self._config)] if jetstream else ["-a", "127.0.0.1", "-p", str(self.port)]
+        self._process = subprocess.Popen(
+            [find_binary(), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_until(self._listens, f"nats-server at {self.port}", 10)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop it as one stops a server."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(timeout=10)
+            self._process = None
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Iterator[NatsServer]:
+    """A running server."""
+    server = NatsServer(tmp_path / "nats-home")
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
+    """A connection to it, with all streams there."""
+    bus = await connect(nats_server.url, CLUSTER, "tester")
+    yield bus
+    await bus.close()
+
+
+@pytest.fixture
+async def other_bus(nats_server: NatsServer, bus: Bus) -> AsyncIterator[Bus]:
+    """A second connection, of another process of the same cluster."""
+    other = await connect(nats_server.url, CLUSTER, "another")
+    yield other
+    await other.close()
+
+
+@pytest.fixture
+def until() -> Until:
+    """Waits for a condition, and fails, saying what it waited for, after 15 seconds."""
+
+    async def wait(condition: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(15):
+                while not condition():  # noqa: ASYNC110  any condition, not one event
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"waited 15 s for {what}") from None
+
+    return wait
