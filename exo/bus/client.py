@@ -4,7 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 from nats.aio.client import Client
@@ -56,7 +56,8 @@ class Bus:
             await self.client.flush(timeout=0.5)  # pyright: ignore[reportArgumentType]  takes fractions too
         except (NatsError, OSError, TimeoutError):
             logger.debug("NATS is gone already")
-        await self.client.close()
+        with suppress(OSError):  # the client tries once more to send what is left, over the connection that is gone
+            await self.client.close()
 
     async def reconnected(self) -> None:
         """Bring back what a restart of the server lost: memory streams and buckets. Tries without end.

@@ -153,9 +153,11 @@ async def test_a_server_that_stays_away_is_retryable(bus: Bus, nats_server: "Nat
         await publish(bus, bus.subjects.command("PlaceInstance"), b"{}", "m1", 0.2)
 
 
-async def test_closing_does_not_wait_for_a_server_that_is_gone(nats_server: "NatsServer") -> None:
+async def test_closing_does_not_wait_for_a_server_that_is_gone(nats_server: "NatsServer", until: "Until") -> None:
     bus = await connect(nats_server.url, "test", "tester")
     nats_server.kill()
+    await until(lambda: not bus.is_connected, "the loss to be noticed")
+    await bus.client.publish("exo.test.beat.a.b", b"what is never sent")
     await asyncio.wait_for(bus.close(), 3)
 
 
