@@ -1,5 +1,7 @@
 """Who leads: one key with a time to live. For liveness only; what makes writing safe is the fence in `events`."""
 
+from contextlib import suppress
+
 from nats.errors import Error as NatsError
 from nats.js.errors import KeyWrongLastSequenceError
 
@@ -43,13 +45,13 @@ class Lease:
         return True
 
     async def release(self) -> None:
-        """Let the next one have it at once."""
-        try:
+        """Let the next one have it at once. Leaves it alone where it is another's."""
+        revision, self._revision = self._revision, None
+        if revision is None:
+            return
+        with suppress(NatsError, TimeoutError):
             bucket = await self._bus.js.key_value(LEASE)
-            await bucket.delete(KEY, last=self._revision)
-        except (NatsError, TimeoutError):
-            pass
-        self._revision = None
+            await bucket.delete(KEY, last=revision)
 
 
 async def holder(bus: Bus) -> NodeId | None:
