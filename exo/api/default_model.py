@@ -14,6 +14,7 @@ from exo.domain.messages.events import NodeJoined, Recorded
 from exo.domain.model_card import ModelCard
 from exo.domain.state import State, instances_of, is_ready
 from exo.errors import ExoError, Rejected, Retryable
+from exo.process import give_way
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class DefaultModel:
                 await self._wanted.wait()
                 self._wanted.clear()
                 await self._place(replica.state)
+                give_way()
         finally:
             end()
 

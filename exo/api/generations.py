@@ -61,7 +61,16 @@ class Generations:
         await subscribe_chunks(self._bus, self._api_id, self._received)
         self._state = replica.state
         replica.listen(self._listen)
-        self._spawn(self._watch_time())
+
+    async def watch_time(self) -> None:
+        """Give the generations their deadlines and signs of life, without end."""
+        while True:
+            await asyncio.sleep(TICK)
+            now = time.monotonic()
+            for generation in list(self._open.values()):
+                if generation.tick(now) and generation.task_id not in self._fetching:
+                    self._fetching.add(generation.task_id)
+                    self._spawn(self._fetch(generation))
 
     def open(self, model_id: ModelId) -> Generation:
         """A new generation, not started yet. Whoever opens it calls `leave` in the end. Raises Retryable at the end."""
@@ -177,15 +186,6 @@ class Generations:
     def _reject(self, generation: Generation, event: CommandRejected) -> None:
         generation.ended_elsewhere = True
         generation.end(event.code, event.reason)
-
-    async def _watch_time(self) -> None:
-        while True:
-            await asyncio.sleep(TICK)
-            now = time.monotonic()
-            for generation in list(self._open.values()):
-                if generation.tick(now) and generation.task_id not in self._fetching:
-                    self._fetching.add(generation.task_id)
-                    self._spawn(self._fetch(generation))
 
     async def _fetch(self, generation: Generation) -> None:
         try:

@@ -58,7 +58,9 @@ async def _work(settings: Settings, front: Front, server: Server) -> None:
                 replica.listen(log_progress)
                 front.app = create_app(api)
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
-                await DefaultModel(settings, bus, api_id).run(replica)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(generations.watch_time())
+                    tasks.create_task(DefaultModel(settings, bus, api_id).run(replica))
             finally:
                 server.should_exit = True
                 api.readers.close()

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+from litestar.handlers import HTTPRouteHandler
 from pydantic import BaseModel, ValidationError
 
 import exo
+from exo.api.cluster import commands, events, health, instances, state
 from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, GenerationFailed, problem_of
+from exo.api.openai import chat, models
 from exo.errors import Rejected, Retryable
 
 
@@ -74,3 +77,24 @@ def test_every_code_that_a_request_can_end_with_has_a_status() -> None:
     found = {code for file in files for code in re.findall(r'code="([a-z_]+)"', file.read_text())}
     assert found - set(STATUSES) == set()
     assert set(RETRY_AFTER) | set(PARAMS) <= set(STATUSES)
+
+
+def test_the_documentation_lists_every_code() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    assert [code for code in STATUSES if f"`{code}`" not in text] == []
+
+
+def test_the_documentation_lists_every_endpoint() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    handlers = [
+        handler
+        for module in (chat, models, health, state, events, instances, commands)
+        for handler in vars(module).values()
+        if isinstance(handler, HTTPRouteHandler)
+    ]
+    assert len(handlers) > 10
+    for handler in handlers:
+        (path,) = handler.paths
+        shown = re.sub(r"\{(?:\w+_)?(\w+):\w+\}", r"{\1}", path)
+        for method in handler.http_methods:
+            assert f"`{method} {shown}`" in text or shown == "/v1/models/{name}", f"{method} {shown}"

@@ -1,5 +1,6 @@
 """Commands over HTTP: sent, and waited for where the client asks for it."""
 
+import asyncio
 import re
 import time
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from exo.errors import Rejected
 
 ASK = 5.0
 """Seconds that a master has to answer."""
+PAUSE = 0.02
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
 
 Wait = Annotated[
@@ -47,7 +49,7 @@ async def send(api: Api, command: Command, wait: float | None) -> Response[bytes
     if not wait:
         command_id = await send_command(api.bus, api.api_id, command)
         return _accepted(command_id)
-    began = time.monotonic()
+    deadline = time.monotonic() + wait
     seen: set[MessageId | None] = set()
 
     def listen(_state: State, recorded: Recorded | None) -> None:
@@ -57,16 +59,25 @@ async def send(api: Api, command: Command, wait: float | None) -> Response[bytes
     end = api.replica.listen(listen)
     try:
         command_id = await send_command(api.bus, api.api_id, command, patience=wait)
-        decided = await api.replica.wait_for(lambda _state: command_id in seen, wait - (time.monotonic() - began))
+        decided = await api.replica.wait_for(lambda _state: command_id in seen, deadline - time.monotonic())
     finally:
         end()
-    if not decided:
+    events = await _events_of(api, command_id, deadline) if decided else []
+    if not events:
         return _accepted(command_id)
-    events = await ask_outcome(api.bus, command_id, ASK)
     for recorded in events:
         if isinstance(recorded.entry.event, CommandRejected):
             raise Rejected(recorded.entry.event.reason, code=recorded.entry.event.code)
     return _outcome(command_id, events)
+
+
+async def _events_of(api: Api, command_id: MessageId, deadline: float) -> list[Recorded]:
+    """The events of a command that is decided: a master has them a moment after the stream."""
+    while True:
+        events = await ask_outcome(api.bus, command_id, ASK)
+        if events or time.monotonic() > deadline:
+            return events
+        await asyncio.sleep(PAUSE)
 
 
 def _accepted(command_id: MessageId) -> Response[bytes]:

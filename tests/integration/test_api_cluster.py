@@ -1,0 +1,158 @@
+"""The cluster's own endpoints on a real node."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from exo.domain.messages.events import Recorded
+from exo.domain.state import State
+from tests.stack import Stack, wait_until
+
+
+@pytest.fixture
+def client(shared_stack: Stack) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
+        yield one
+
+
+def placed(client: httpx.Client) -> list[str]:
+    return list(client.get("/state/instances").json())
+
+
+def test_health_and_readiness(client: httpx.Client) -> None:
+    assert client.get("/health").status_code == 200
+    assert client.get("/ready").json() == {"ready": True}
+
+
+def test_state_is_the_models_own_bytes(client: httpx.Client) -> None:
+    content = client.get("/state").content
+    assert State.model_validate_json(content).model_dump_json().encode() == content
+
+
+def test_a_part_of_state_is_found_by_its_path(client: httpx.Client) -> None:
+    state = client.get("/state").json()
+    node_id = next(iter(state["nodes"]))
+    assert client.get("/state/epoch").json() == state["epoch"]
+    holding = client.get(f"/state/nodes/{node_id}/holdings/exo/scripted/status")
+    assert holding.json() == "ready"
+    assert client.get("/state/nodes/nope").status_code == 404
+
+
+def test_models_are_listed_and_found(client: httpx.Client) -> None:
+    listed = client.get("/v1/models").json()
+    assert listed["object"] == "list"
+    assert [(model["id"], model["object"], model["status"]) for model in listed["data"]] == [
+        ("exo/scripted", "model", "ready")
+    ]
+    assert client.get("/v1/models/exo/scripted").json() == listed["data"][0]
+    assert client.get("/v1/models/scripted").json() == listed["data"][0]
+    assert client.get("/v1/models/gpt-9").status_code == 404
+
+
+def test_events_come_from_a_position_on_and_then_live(client: httpx.Client, shared_stack: Stack) -> None:
+    position = client.get("/state/position").json()
+    with client.stream("GET", "/events", params={"after": 0}) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        lines = response.iter_lines()
+        seen = [_recorded(lines) for _ in range(position)]
+        assert [recorded.position for recorded in seen] == list(range(1, position + 1))
+        assert seen[0].entry.event.type == "MasterElected"
+        httpx.post(f"{shared_stack.url}/v1/cancel/nothing")
+        assert _recorded(lines).entry.event.type == "CommandRejected"
+
+
+def test_events_go_on_after_the_last_one_that_a_client_has(client: httpx.Client) -> None:
+    with client.stream("GET", "/events", params={"after": 0}, headers={"last-event-id": "2"}) as response:
+        assert _recorded(response.iter_lines()).position == 3
+
+
+def _recorded(lines: Iterator[str]) -> Recorded:
+    position = 0
+    for line in lines:
+        if line.startswith("id: "):
+            position = int(line.removeprefix("id: "))
+        if line.startswith("data: "):
+            recorded = Recorded.model_validate_json(line.removeprefix("data: "))
+            assert recorded.position == position
+            return recorded
+    raise AssertionError("the stream of events ended")
+
+
+def test_an_instance_is_placed_and_deleted(client: httpx.Client) -> None:
+    before = placed(client)
+    answer = client.post("/place_instance", params={"wait": 10}, json={"model": "scripted", "slots": 2, "context": 100})
+    assert (answer.status_code, answer.json()["status"]) == (200, "done")
+    (instance_id,) = set(placed(client)) - set(before)
+    shown = client.get(f"/instance/{instance_id}").json()
+    assert (shown["instance"]["slots"], shown["instance"]["context"]) == (2, 100)
+    assert len(shown["runners"]) == 1
+    answer = client.delete(f"/instance/{instance_id}", params={"wait": 10})
+    assert answer.json()["events"][-1]["entry"]["event"]["type"] == "InstanceDeleted"
+    assert client.get(f"/instance/{instance_id}").json()["error"]["code"] == "instance_not_found"
+
+
+def test_a_refused_command_is_an_error_where_it_is_waited_for(client: httpx.Client) -> None:
+    answer = client.delete("/instance/nope", params={"wait": 10})
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "instance_not_found"
+
+
+def test_a_command_that_is_not_waited_for_can_be_looked_up(client: httpx.Client) -> None:
+    answer = client.delete("/instance/nope")
+    assert answer.status_code == 202
+    path = f"/v1/commands/{answer.json()['command_id']}"
+    assert answer.headers["location"] == path
+    wait_until(lambda: client.get(path).json()["status"] != "pending", "the command's outcome", 5)
+    outcome = client.get(path).json()
+    assert (outcome["status"], outcome["code"]) == ("rejected", "instance_not_found")
+    assert "nope" in outcome["reason"]
+
+
+def test_a_command_that_nobody_sent_is_pending_or_no_command(client: httpx.Client) -> None:
+    assert client.get(f"/v1/commands/{'0' * 32}").json()["status"] == "pending"
+    assert client.get("/v1/commands/nope").status_code == 404
+
+
+def test_a_generation_is_cancelled_by_the_id_of_its_answer(client: httpx.Client, shared_stack: Stack) -> None:
+    script = json.dumps({"tokens": ["x"] * 500, "pace": 0.05})
+    body = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": script}]}
+    with client.stream("POST", "/v1/chat/completions", json=body) as response:
+        lines = response.iter_lines()
+        answer_id = json.loads(next(lines).removeprefix("data: "))["id"]
+        assert httpx.post(f"{shared_stack.url}/v1/cancel/{answer_id}?wait=5").status_code == 200
+        rest = [line for line in lines if line]
+    assert json.loads(rest[-2].removeprefix("data: "))["error"]["code"] == "cancelled"
+    assert rest[-1] == "data: [DONE]"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("PUT", "/health", 405),
+        ("GET", "/events?after=-1", 400),
+        ("GET", "/events?after=x", 400),
+        ("POST", "/place_instance", 400),
+        ("DELETE", "/instance/x?wait=never", 400),
+        ("GET", "/instance/%00", 404),
+        ("GET", "/v1/models/%2e%2e/x", 404),
+    ],
+)
+def test_every_error_has_the_envelope(client: httpx.Client, method: str, path: str, status: int) -> None:
+    response = client.request(method, path)
+    assert response.status_code == status
+    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_request_keeps_its_id_or_gets_one(client: httpx.Client) -> None:
+    assert client.get("/health", headers={"x-request-id": "mine-1"}).headers["x-request-id"] == "mine-1"
+    given = client.get("/nowhere", headers={"x-request-id": "bad id\x7f"}).headers["x-request-id"]
+    assert re.fullmatch("[0-9a-f]{32}", given)
+
+
+def test_the_schema_names_every_endpoint(client: httpx.Client) -> None:
+    paths = client.get("/schema/openapi.json").json()["paths"]
+    assert {"/v1/chat/completions", "/v1/models", "/events", "/ready", "/place_instance"} <= set(paths)
