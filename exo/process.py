@@ -12,15 +12,40 @@ from exo.log_setup import setup_logging
 
 logger = logging.getLogger(__name__)
 
+TOLD_AGAIN = 4.0
+"""Seconds after which a process that was told to end and did not is told again. Its last words take two."""
+
 
 async def until_stopped(work: Coroutine[object, object, None]) -> None:
     """Do `work` until it ends; on SIGINT or SIGTERM cancel it and wait for its end. Raises what it raises."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
+
+    def stop() -> None:
+        if not task.done():
+            task.cancel()
+            loop.call_later(TOLD_AGAIN, stop)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, stop)
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def give_way() -> None:
+    """Raise CancelledError where the current task was told to end. For endless loops that wait for NATS: its client
+    waits by `asyncio.wait_for`, which before Python 3.12 drops a cancellation that comes together with the answer."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait for its end. Raises what it raises; cancelled itself meanwhile, it says so."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
 
 
 def run_process(work: Coroutine[object, object, None], log_level: str) -> None:

@@ -56,7 +56,8 @@ class Bus:
             await self.client.flush(timeout=0.5)  # pyright: ignore[reportArgumentType]  takes fractions too
         except (NatsError, OSError, TimeoutError):
             logger.debug("NATS is gone already")
-        with suppress(OSError):  # the client tries once more to send what is left, over the connection that is gone
+        # The client tries once more to send what is left, over the connection that is gone.
+        with suppress(OSError, RuntimeError):
             await self.client.close()
 
     async def reconnected(self) -> None:

@@ -16,6 +16,7 @@ from exo.domain.ids import MessageId
 from exo.domain.messages.commands import Command
 from exo.domain.messages.envelope import Envelope
 from exo.domain.messages.reports import Report
+from exo.process import give_way
 
 CONSUMER = "master"
 ACK_WAIT = 10.0
@@ -95,6 +96,7 @@ class Inbox:
                 messages += await self._subscription.fetch(waiting, timeout=timeout)
         except TimeoutError:
             return []
+        give_way()
         return [self._received(message) for message in messages]
 
     async def close(self) -> None:

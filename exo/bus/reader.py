@@ -11,6 +11,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from exo.bus.client import CONNECT_PAUSE, Bus
+from exo.process import give_way
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ async def read_batches(bus: Bus, stream: str, subject: str, start: int) -> Async
         try:
             while connection == bus.connections:
                 messages = await _next_batch(subscription)
+                give_way()
                 batch = [message for message in messages if message.metadata.sequence.stream >= expected]
                 if batch:
                     expected = batch[-1].metadata.sequence.stream + 1

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 
 from exo.bus.client import Bus
 from exo.bus.events import follow
@@ -12,6 +12,7 @@ from exo.domain.fold import OutOfOrder, fold
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Retryable
+from exo.process import end
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,4 @@ async def following(bus: Bus) -> AsyncGenerator[Replica]:
     try:
         yield replica
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await end(task)

@@ -23,6 +23,7 @@ from exo.master.leader import Leader
 from exo.master.reconcile import reconcile
 from exo.models.lock import locked_if_free
 from exo.node.identity import node_id
+from exo.process import end, give_way
 
 logger = logging.getLogger(__name__)
 
@@ -109,13 +110,12 @@ class Master:
         following = asyncio.create_task(self._follow())
         try:
             while not await self._lease.acquire():
+                give_way()
                 if following.done():
                     await following
                 await asyncio.sleep(CANDIDACY_PAUSE)
         finally:
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+            await end(following)
 
     async def _follow(self) -> None:
         async with aclosing(follow(self._bus, self._state.position)) as batches:
