@@ -24,7 +24,7 @@ type: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/pyright
 
 bench: .venv/installed-mlx .venv/installed-dev
-	$(BIN)/python bench/pipeline_overhead.py
+	$(BIN)/python -m bench.pipeline_overhead
 
 clean:
 	rm -rf .venv

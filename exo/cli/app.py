@@ -1,24 +1,62 @@
 """`exo`: the processes of a node, and what a person asks of a cluster."""
 
 import sys
+from importlib import import_module
+from types import MappingProxyType
+from typing import cast
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from exo.cli import chat, log, models, processes, status
 from exo.errors import ExoError, Fatal
+
+COMMANDS = MappingProxyType(
+    {
+        "nats": "exo.cli.processes:nats",
+        "master": "exo.cli.processes:master",
+        "worker": "exo.cli.processes:worker",
+        "api": "exo.cli.processes:api",
+        "status": "exo.cli.status:status",
+        "chat": "exo.cli.chat:chat",
+        "models": "exo.cli.models:app",
+        "log": "exo.cli.log:app",
+    }
+)
+"""Where each command is: a function, or the app of a group."""
+
+
+class _Lazy(TyperGroup):
+    """Imports a command when it is used: four processes start at once, and none needs what the others import."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | TyperGroup | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        found = getattr(import_module(module), attribute)
+        if isinstance(found, typer.Typer):
+            return cast("TyperGroup", get_command(found))
+        single = typer.Typer(add_completion=False)
+        single.command(cmd_name)(found)
+        return cast("TyperCommand", get_command(single))
+
 
 app = typer.Typer(
     name="exo",
+    cls=_Lazy,
     help="One AI cluster from the machines you already own. `honcho start` runs a node: nats, master, worker and api.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-processes.add_to(app)
-status.add_to(app)
-chat.add_to(app)
-app.add_typer(models.app, name="models")
-app.add_typer(log.app, name="log")
+
+
+@app.callback()
+def _root() -> None:  # pyright: ignore[reportUnusedFunction]  typer calls it
+    pass
 
 
 def main() -> None:

@@ -14,11 +14,6 @@ from exo.errors import ExoError
 Message = dict[str, str]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(chat)
-
-
 def chat(
     prompt: Annotated[str | None, typer.Argument(help="One question; without it, a conversation begins.")] = None,
     model: Annotated[str | None, typer.Option(help="Model, by its full id or its short name.")] = None,

@@ -28,6 +28,7 @@ POLL_SECONDS = 0.25
 
 app = typer.Typer(
     name="log",
+    add_completion=False,
     help="The cluster's history: every event that it recorded, and the State that they led to.",
     no_args_is_help=True,
 )

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from exo.config import load_settings
 
-app = typer.Typer(help="List, import and fetch models.", no_args_is_help=True)
+app = typer.Typer(name="models", add_completion=False, help="List, import and fetch models.", no_args_is_help=True)
 
 
 @app.command("list")

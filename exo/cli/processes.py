@@ -1,17 +1,6 @@
 """The four processes of a node, as in the Procfile."""
 
-import typer
-
 from exo.config import load_settings
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    group = "Processes of a node"
-    app.command(rich_help_panel=group)(nats)
-    app.command(rich_help_panel=group)(master)
-    app.command(rich_help_panel=group)(worker)
-    app.command(rich_help_panel=group)(api)
 
 
 def nats() -> None:

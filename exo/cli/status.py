@@ -13,11 +13,6 @@ from exo.domain.state import Node, State, generations_on
 from exo.errors import ExoError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(status)
-
-
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print State as JSON, for programs.")] = False,
 ) -> None:
