@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 from exo.runner.engines.mlx.blas import bind_fast_blas
 
@@ -19,7 +20,7 @@ def main() -> None:
     from mlx_lm.utils import load
 
     model, tokenizer = load(str(folder))[:2]
-    generator = BatchGenerator(model, stop_tokens=[[token] for token in tokenizer.eos_token_ids])
+    generator = BatchGenerator(model, stop_tokens=[[token] for token in cast("set[int]", tokenizer.eos_token_ids)])
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)

@@ -23,7 +23,7 @@ from exo.domain.runner_status import Failed, Loading, Ready, RunnerStatus, Warmi
 from exo.domain.sampling import SamplingParams
 from exo.errors import ExoError, Fatal
 from exo.log_setup import setup_logging
-from exo.process import until_stopped
+from exo.process import run_loop, until_stopped
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, TokenOutput
@@ -47,7 +47,7 @@ def main() -> None:
     threading.Thread(target=_end_with_worker, name="lifeline", daemon=True).start()
     code = 0
     try:
-        asyncio.run(until_stopped(run(spec)))
+        run_loop(until_stopped(run(spec)))
     except ExoError as error:
         logger.error("%s", error)
         code = 1
