@@ -10,7 +10,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 from pydantic import TypeAdapter, ValidationError
 
-from exo.bus.client import ATTEMPT_HEADER, Bus, new_id, publish
+from exo.bus.client import ATTEMPT_HEADER, Bus, asking, new_id, publish
 from exo.bus.streams import INBOX
 from exo.domain.ids import MessageId
 from exo.domain.messages.commands import Command
@@ -70,7 +70,12 @@ class Inbox:
 
     @classmethod
     async def take_over(cls, bus: Bus) -> "Inbox":
-        """The inbox, with everything in it that is not acknowledged."""
+        """The inbox, with everything in it that is not acknowledged. Raises Retryable where NATS stays away."""
+        with asking("the inbox cannot be taken over"):
+            return await cls._take_over(bus)
+
+    @classmethod
+    async def _take_over(cls, bus: Bus) -> "Inbox":
         with suppress(NotFoundError):
             await bus.js.delete_consumer(INBOX, CONSUMER)
         config = ConsumerConfig(
@@ -87,17 +92,23 @@ class Inbox:
     async def fetch(self, most: int, timeout: float) -> list[Received]:
         """The next messages, in order: as soon as there is one, with it all that wait already, at most `most`.
 
-        Empty where none comes within `timeout`, seconds.
+        Empty where none comes within `timeout`, seconds. Raises Retryable where another leader took the inbox over.
         """
-        try:
-            messages = await self._subscription.fetch(1, timeout=timeout)
-            waiting = min(most - 1, messages[-1].metadata.num_pending)
-            if waiting > 0:
-                messages += await self._subscription.fetch(waiting, timeout=timeout)
-        except TimeoutError:
-            return []
+        with asking("the inbox cannot be read"):
+            messages = await self._fetch(most, timeout)
         give_way()
         return [self._received(message) for message in messages]
+
+    async def _fetch(self, most: int, timeout: float) -> list[Msg]:
+        try:
+            messages = await self._subscription.fetch(1, timeout=timeout)
+        except TimeoutError:
+            return []
+        waiting = min(most - 1, messages[-1].metadata.num_pending)
+        if waiting > 0:
+            with suppress(TimeoutError):  # what is here already is not given up for what does not come
+                messages += await self._subscription.fetch(waiting, timeout=timeout)
+        return messages
 
     async def close(self) -> None:
         """Leave the inbox to the next leader."""
