@@ -15,6 +15,7 @@ from exo.domain.ids import NodeId
 from tests.stack import free_port, wait_until
 
 CLUSTER = "test"
+Settled = Callable[[Bus], Awaitable[None]]
 Until = Callable[[Callable[[], bool], str], Awaitable[None]]
 
 
@@ -81,6 +82,16 @@ async def other_bus(nats_server: NatsServer, bus: Bus) -> AsyncIterator[Bus]:
     other = await connect(nats_server.url, CLUSTER, "another")
     yield other
     await other.close()
+
+
+@pytest.fixture
+def settled() -> Settled:
+    """Waits until the server has taken what a connection sent so far: the client's own `flush` overtakes it."""
+
+    async def wait(bus: Bus) -> None:
+        await bus.js.account_info()
+
+    return wait
 
 
 @pytest.fixture
