@@ -31,6 +31,16 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) 
         time.sleep(0.02)
 
 
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 class Stack:
     """The processes of one node. Each can be killed and started again."""
 
@@ -82,6 +92,13 @@ class Stack:
         except httpx.TransportError:
             return False
 
+    def is_up(self) -> bool:
+        """Whether the API answers questions about the cluster, with or without a model."""
+        try:
+            return httpx.get(f"{self.url}/state", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
     def output(self, name: str) -> str:
         """What a process has said so far."""
         file = self.home / f"{name}.out"
@@ -89,8 +106,12 @@ class Stack:
 
     def kill(self, name: str) -> None:
         """kill -9, and wait until it is gone."""
-        self.signal(name, signal.SIGKILL)
-        self.processes.pop(name).wait(timeout=10)
+        self.end(name, signal.SIGKILL)
+
+    def end(self, name: str, number: signal.Signals) -> int:
+        """Send a process a signal that ends it, and wait until it is gone; its exit code."""
+        self.signal(name, number)
+        return self.processes.pop(name).wait(timeout=10)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a process a signal."""

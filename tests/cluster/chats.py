@@ -72,7 +72,8 @@ class Chat:
 
     def wait_text(self, count: int = 1, timeout: float = 20.0) -> "Chat":
         """Return when `count` pieces of its answer have come."""
-        wait_until(lambda: len(self.pieces) >= count, f"{count} pieces of {self}", timeout)
+        wait_until(lambda: len(self.pieces) >= count or self.ended_at is not None, f"{count} pieces", timeout)
+        assert len(self.pieces) >= count, self
         return self
 
     def hang_up(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from exo.domain.messages.events import RunnerReady
 from tests.cluster.chats import Chat, script, wait_all, words
 from tests.cluster.history import assert_sound, logged_of, state
-from tests.stack import Stack, wait_until
+from tests.stack import Stack, alive, wait_until
 
 COUNT, PACE = 50, 0.04
 TEXT = "".join(words(COUNT))
@@ -25,9 +25,12 @@ def streaming(stack: Stack) -> tuple[list[Chat], list[Chat]]:
 
 
 @pytest.mark.parametrize("process", ["master", "nats"])
-def test_answers_stay_whole_when_what_only_coordinates_is_killed(shared_stack: Stack, process: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_answers_stay_whole_when_what_only_coordinates_ends(
+    shared_stack: Stack, process: str, number: signal.Signals
+) -> None:
     running, waiting = streaming(shared_stack)
-    shared_stack.kill(process)
+    shared_stack.end(process, number)
     shared_stack.start([process])
     wait_all([*running, *waiting])
     assert [chat for chat in [*running, *waiting] if (chat.outcome, chat.text) != ("complete", TEXT)] == []
@@ -70,13 +73,3 @@ def test_a_killed_api_breaks_its_connections_and_nothing_else(shared_stack: Stac
     shared_stack.wait_ready()
     assert_sound(shared_stack)
     assert len(logged_of(shared_stack, RunnerReady)) == ready
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
-    import psutil
-
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -1,0 +1,89 @@
+"""A clean stop: all at once, in seconds, nothing left behind, and the next start finds everything in order."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.cluster.chats import Chat, script
+from tests.cluster.history import assert_sound
+from tests.stack import PROCESSES, Stack, alive, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_all_end_at_once_while_requests_stream_and_the_next_start_is_clean(stack: Stack) -> None:
+    chats = [Chat(stack, script(500, 0.05)) for _ in range(10)]
+    chats[0].wait_text()
+    runners = [psutil.Process(pid) for pid in stack.runner_pids()]
+    began = time.monotonic()
+    codes = stack.stop()
+    assert time.monotonic() - began < 5
+    assert codes == dict.fromkeys(PROCESSES, 0)
+    assert psutil.wait_procs(runners, timeout=1)[1] == []
+    assert all(chat.wait(5).outcome in ("error", "broken") for chat in chats)
+    assert not [name for name in PROCESSES if "Traceback" in stack.output(name)]
+    began = time.monotonic()
+    stack.start_ready()
+    assert time.monotonic() - began < 20
+    assert_sound(stack)
+
+
+def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    node = Stack(tmp_path / "home")
+    output = tmp_path / "honcho.out"
+    with output.open("wb") as file:
+        honcho = subprocess.Popen(
+            [Path(sys.executable).parent / "honcho", "start"],
+            cwd=ROOT,
+            env=node.environment | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    children: list[psutil.Process] = []
+    try:
+        node.wait_ready()
+        assert Chat(node, "hello honcho").wait().text == "hello honcho"
+        children = psutil.Process(honcho.pid).children(recursive=True)
+        assert len(children) >= 5, "four processes and a runner"
+        honcho.send_signal(signal.SIGINT)
+        assert honcho.wait(timeout=5) in (0, 128 + signal.SIGINT)
+        assert [process for process in children if alive(process.pid)] == []
+    finally:
+        for process in children:
+            if alive(process.pid):
+                process.kill()
+        honcho.kill()
+        honcho.wait()
+    said = output.read_text()
+    assert "Traceback" not in said, said
+    assert "(rc=1)" not in said, said
+    assert "exo is ready" in said
+
+
+def test_a_runner_ends_when_its_worker_is_killed(stack: Stack) -> None:
+    runners = [psutil.Process(pid) for pid in stack.runner_pids()]
+    stack.kill("worker")
+    assert runners and psutil.wait_procs(runners, timeout=5)[1] == []
+
+
+def test_a_power_cut_leaves_a_log_that_verifies_and_a_node_that_comes_back(stack: Stack) -> None:
+    chats = [Chat(stack, script(200, 0.02)) for _ in range(10)]
+    for chat in chats[:8]:
+        chat.wait_text()
+    runners = [psutil.Process(pid) for pid in stack.runner_pids()]
+    for name in PROCESSES:
+        stack.signal(name, signal.SIGKILL)
+    for runner in runners:
+        runner.kill()
+    for name in PROCESSES:
+        stack.kill(name)
+    assert {chat.wait(5).outcome for chat in chats} == {"broken"}
+    stack.start_ready()
+    assert_sound(stack)
+    wait_until(lambda: stack.runner_pids() != [], "a runner")
