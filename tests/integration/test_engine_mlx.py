@@ -1,6 +1,5 @@
-"""The MLX engine with a real model: SmolLM2-135M-Instruct in float32, in the folder that EXO_TEST_MODEL names."""
+"""The MLX engine with a real model: SmolLM2-135M-Instruct in float32."""
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -26,11 +25,8 @@ A, B, C = TaskId("a"), TaskId("b"), TaskId("c")
 
 
 @pytest.fixture(scope="module")
-def folder() -> Path:
-    named = os.environ.get("EXO_TEST_MODEL")
-    if named is None:
-        pytest.skip("EXO_TEST_MODEL names no model folder")
-    return Path(named)
+def folder(embedded_model: Path) -> Path:
+    return embedded_model
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +155,7 @@ def test_a_request_is_cancelled_while_its_prompt_is_computed(engine: Engine) -> 
 
 
 def test_prefill_is_reported_to_the_last_token(engine: Engine) -> None:
-    tokens = prompt(engine, "word " * 100)
+    tokens = prompt(engine, "word " * 700)
     engine.submit(A, tokens, SamplingParams(temperature=0, max_tokens=1))
     seen = [output.done for output in drain(engine) if isinstance(output, PrefillOutput)]
     assert seen == sorted(seen)
