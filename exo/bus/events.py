@@ -69,12 +69,12 @@ async def _append_batch(bus: Bus, batch: Sequence[Entry], last: int) -> int:
         if len(batch) > 1:
             headers |= {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
         subject, payload = bus.subjects.event(entry.event.type), entry.model_dump_json().encode()
-        if number < len(batch):
+        if number == len(batch):
+            if len(batch) > 1:
+                headers["Nats-Batch-Commit"] = "1"
+            return await _commit(bus, subject, payload, headers)
+        with asking("EVENTS did not take a batch"):
             await bus.client.publish(subject, payload, headers=headers)
-            continue
-        if len(batch) > 1:
-            headers["Nats-Batch-Commit"] = "1"
-        return await _commit(bus, subject, payload, headers)
     return last
 
 

@@ -20,7 +20,7 @@ from exo.errors import Fatal, Retryable
 from exo.log.replay import load_state
 from exo.log.store import LogStore
 from exo.master.leader import Leader
-from exo.master.reconcile import reconcile
+from exo.master.reconcile import caught_up, missing, reconcile
 from exo.models.lock import locked_if_free
 from exo.node.identity import node_id
 from exo.process import end, give_way
@@ -118,8 +118,11 @@ class Master:
             await end(following)
 
     async def _follow(self) -> None:
+        self._state = await caught_up(self._store, self._state)
         async with aclosing(follow(self._bus, self._state.position)) as batches:
             async for batch in batches:
+                if batch[0].position > self._store.position + 1:
+                    raise missing(self._store, batch[0].position)
                 await self._store.append(batch)
                 for recorded in batch:
                     self._state = fold(self._state, recorded)

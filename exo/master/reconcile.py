@@ -22,8 +22,7 @@ async def reconcile(bus: Bus, store: LogStore, state: State) -> State:
     Copies what SQLite lacks, publishes again what JetStream lost. Raises Fatal, naming the position, where they hold
     different events or where events between them are missing, and Retryable where NATS stays away.
     """
-    async for recorded in store.stream(state.position):
-        state = fold(state, recorded)  # recorded just before the last lead, or follow, was cut short
+    state = await caught_up(store, state)
     first, last = await events.bounds(bus)
     common = min(last, store.position)
     if first <= common:
@@ -31,11 +30,23 @@ async def reconcile(bus: Bus, store: LogStore, state: State) -> State:
     if last < store.position:
         await _republish(bus, store, last)
     elif first > store.position + 1:
-        raise Fatal(
-            f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}: the events between "
-            "are missing here. Copy the log file of another node's home into this one"
-        )
+        raise missing(store, first)
     return await copy(bus, store, state, last)
+
+
+async def caught_up(store: LogStore, state: State) -> State:
+    """The State after what was recorded just before a lead, or following, was cut short."""
+    async for recorded in store.stream(state.position):
+        state = fold(state, recorded)
+    return state
+
+
+def missing(store: LogStore, first: int) -> Fatal:
+    """The error of a log that lacks what comes before the stream's first event."""
+    return Fatal(
+        f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}: the events between are "
+        "missing here. Copy the log file of another node's home into this one"
+    )
 
 
 async def copy(bus: Bus, store: LogStore, state: State, upto: int) -> State:

@@ -1,6 +1,7 @@
 """A real NATS server for a test: on a free port, with a store of its own, that can be killed and started again."""
 
 import asyncio
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,6 +45,10 @@ class NatsServer:
     def stop(self) -> None:
         """Stop it as one stops a server."""
         self._end(signal.SIGTERM)
+
+    def forget(self) -> None:
+        """Lose all that it stored."""
+        shutil.rmtree(self.home / "nats" / "jetstream")
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
