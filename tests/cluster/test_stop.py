@@ -38,7 +38,7 @@ def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     output = tmp_path / "honcho.out"
     with output.open("wb") as file:
         honcho = subprocess.Popen(
-            [Path(sys.executable).parent / "honcho", "start"],
+            [Path(sys.executable).parent / "honcho", "--env", os.devnull, "start"],
             cwd=ROOT,
             env=node.environment | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
             stdout=file,
