@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails, to_json
 
 from exo.api.request_ids import HEADER
 from exo.domain.limits import FAILURE_REMEMBERED
+from exo.domain.messages.chunks import EndPiece
 from exo.errors import ExoError, Rejected, Retryable
 
 logger = logging.getLogger(__name__)
@@ -97,6 +98,17 @@ class GenerationFailed(ExoError):  # noqa: N818  (as the event's finish reason)
         super().__init__(reason)
         self.code = code or "internal_error"
         self.reason = reason
+
+
+def failure(end: EndPiece) -> GenerationFailed | None:
+    """What went wrong with a generation that is over; None where it has its answer."""
+    match end.finish_reason:
+        case "error":
+            return GenerationFailed(end.code, end.error or "the generation failed")
+        case "cancelled":
+            return GenerationFailed(end.code or "cancelled", end.error or "the generation was cancelled")
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

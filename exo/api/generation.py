@@ -100,7 +100,8 @@ class Generation:
             return
         self.is_accepted = self.ended_elsewhere = True
         if event.finish_reason in ("error", "cancelled"):
-            self.end(event.code or event.finish_reason, event.error or "the generation was cancelled")
+            code = event.code or ("cancelled" if event.finish_reason == "cancelled" else "internal_error")
+            self.end(code, event.error or f"the generation ended: {event.finish_reason}")
         else:
             self._finished_at = self._finished_at or now
 

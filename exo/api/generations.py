@@ -169,11 +169,15 @@ class Generations:
         """State came anew, and events may have been missed: what has ended meanwhile is told apart by State alone."""
         ended = {one.task_id: one for one in state.ended}
         for task_id, generation in self._open.items():
-            if one := ended.get(task_id):
+            if task_id in state.generations:
+                generation.is_accepted = True
+            elif one := ended.get(task_id):
                 event = GenerationFinished(task_id=task_id, finish_reason=one.finish_reason, error=one.error)
                 generation.finished(event, time.monotonic())
-            elif task_id in state.generations:
-                generation.is_accepted = True
+            elif generation.is_accepted:
+                # One that State no longer knows has ended somehow: the stream of chunks may still tell how.
+                event = GenerationFinished(task_id=task_id, finish_reason="stop")
+                generation.finished(event, time.monotonic())
 
     def _rejected(self, command_id: MessageId, event: CommandRejected) -> None:
         if generation := self._commands.get(command_id):

@@ -125,6 +125,7 @@ def test_a_generation_is_cancelled_by_the_id_of_its_answer(client: httpx.Client,
         assert httpx.post(f"{shared_stack.url}/v1/cancel/{answer_id}?wait=5").status_code == 200
         rest = [line for line in lines if line]
     assert json.loads(rest[-2].removeprefix("data: "))["error"]["code"] == "cancelled"
+    assert json.loads(rest[-2].removeprefix("data: "))["error"]["message"]
     assert rest[-1] == "data: [DONE]"
 
 
@@ -156,3 +157,12 @@ def test_a_request_keeps_its_id_or_gets_one(client: httpx.Client) -> None:
 def test_the_schema_names_every_endpoint(client: httpx.Client) -> None:
     paths = client.get("/schema/openapi.json").json()["paths"]
     assert {"/v1/chat/completions", "/v1/models", "/events", "/ready", "/place_instance"} <= set(paths)
+
+
+def test_the_schema_shows_what_a_body_looks_like(client: httpx.Client) -> None:
+    paths = client.get("/schema/openapi.json").json()["paths"]
+    for path in ("/v1/chat/completions", "/place_instance"):
+        (example,) = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]["examples"]
+        assert (
+            client.post(path, json={**example, "no_such_parameter": 1}).json()["error"]["param"] == "no_such_parameter"
+        )

@@ -12,7 +12,7 @@ import pytest
 
 from tests.stack import Stack, wait_until
 
-SLOW = {"tokens": ["x"] * 2000, "pace": 0.05}
+SLOW = {"tokens": ["x"] * 1000, "pace": 0.05}
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from litestar import Request, Response, delete, get, post
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PositiveInt
 from pydantic_core import to_json
 
+from exo.api.bodies import with_body
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
 from exo.api.models_known import find_model
@@ -25,7 +26,13 @@ class PlaceRequest(BaseModel):
     slots: PositiveInt | None = None
 
 
-@post("/place_instance", status_code=202, summary="Load a model", tags=["Cluster"])
+@post(
+    "/place_instance",
+    status_code=202,
+    summary="Load a model",
+    tags=["Cluster"],
+    operation_class=with_body({"model_id": "SmolLM2-135M-Instruct", "slots": 4}),
+)
 async def place_instance(request: Request[Any, Any, Any], api: Api, wait: Wait = None) -> Response[bytes]:
     """Place one more instance of a model on the nodes that have room for it."""
     body = PlaceRequest.model_validate_json(await request.body())

@@ -8,18 +8,26 @@ from litestar import Request, Response, post
 from litestar.response import Stream
 
 from exo.api import sse
+from exo.api.bodies import with_body
 from exo.api.context import Api
-from exo.api.errors import GenerationFailed
+from exo.api.errors import failure
 from exo.api.generation import Generation, Item
 from exo.api.models_known import find_model
 from exo.api.openai.requests import ChatCompletionRequest
 from exo.api.openai.responses import ChunkWriter, completion
 from exo.domain.messages.chunks import EndPiece, TextPiece
 
+EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50}
 ANSWERED = "the answer is not wanted any more"
 
 
-@post("/v1/chat/completions", status_code=200, summary="Answer a conversation", tags=["OpenAI"])
+@post(
+    "/v1/chat/completions",
+    status_code=200,
+    summary="Answer a conversation",
+    tags=["OpenAI"],
+    operation_class=with_body(EXAMPLE),
+)
 async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
     body = ChatCompletionRequest.model_validate_json(await request.body())
@@ -51,15 +59,16 @@ async def _whole(generation: Generation) -> tuple[str, EndPiece]:
             if isinstance(item, TextPiece):
                 texts.append(item.text)
             elif isinstance(item, EndPiece):
-                _raise_error(item)
+                if problem := failure(item):
+                    raise problem
                 return "".join(texts), item
 
 
 async def _beginning(generation: Generation) -> list[Item]:
     """What the stream begins with: text, its end, or a sign of life. Until then an error has a status of its own."""
     items = await generation.items()
-    if isinstance(items[0], EndPiece):
-        _raise_error(items[0])
+    if isinstance(items[0], EndPiece) and (problem := failure(items[0])):
+        raise problem
     return items
 
 
@@ -73,8 +82,3 @@ async def _frames(api: Api, generation: Generation, writer: ChunkWriter, first: 
             items = await generation.items()
     finally:
         api.generations.leave(generation, ANSWERED)
-
-
-def _raise_error(end: EndPiece) -> None:
-    if end.finish_reason in ("error", "cancelled"):
-        raise GenerationFailed(end.code or end.finish_reason, end.error)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic_core import to_json
 
 from exo.api import sse
-from exo.api.errors import Problem
+from exo.api.errors import Problem, failure
 from exo.api.generation import Item, Note
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, TextPiece
@@ -77,8 +77,8 @@ class ChunkWriter:
         return self._chunk(_choice({"role": "assistant", "content": ""}, None))
 
     def _end(self, end: EndPiece) -> bytes:
-        if end.finish_reason in ("error", "cancelled"):
-            return sse.data(Problem(end.code or end.finish_reason, end.error).envelope()) + sse.DONE
+        if problem := failure(end):
+            return sse.data(Problem(problem.code, problem.reason).envelope()) + sse.DONE
         finish = self._chunk(_choice({}, end.finish_reason))
         usage = self._chunk(b"[]", b',"usage":' + to_json(usage_of(end.usage))) if self._wants_usage else b""
         return self._role() + finish + usage + sse.DONE
