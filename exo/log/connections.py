@@ -1,21 +1,26 @@
 """Connections to the log's file, and what SQLite's errors mean to whoever runs a node."""
 
 import sqlite3
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
+import aiosqlite
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from exo.errors import Fatal
 
 BUSY_MS = 5000
 """How long a connection waits for another's lock, in milliseconds."""
+
+BEGIN = "BEGIN IMMEDIATE"
+"""A read transaction that turns to writing fails where another has written meanwhile, and does not wait."""
 
 _ADVICE = {
     sqlite3.SQLITE_FULL: "the disk is full; free some space and start again, nothing was half-written",
@@ -33,7 +38,7 @@ _ADVICE = {
 def writer(path: Path, *, durable: bool) -> AsyncEngine:
     """For the one connection that writes. `durable`: what is committed outlives a power cut."""
     engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)), poolclass=NullPool)
-    _configure(engine.sync_engine, begin="BEGIN IMMEDIATE", pragmas=_writing(durable))
+    _configure(engine.sync_engine, begin=BEGIN, pragmas=_writing(durable))
     return engine
 
 
@@ -47,7 +52,7 @@ def reader(path: Path) -> AsyncEngine:
 def migrator(path: Path) -> Engine:
     """For the migrations, which run before there is a writer. Synchronous."""
     engine = create_engine(URL.create("sqlite", database=str(path)), poolclass=NullPool)
-    _configure(engine, begin="BEGIN IMMEDIATE", pragmas=_writing(durable=True))
+    _configure(engine, begin=BEGIN, pragmas=_writing(durable=True))
     return engine
 
 
@@ -56,6 +61,24 @@ def inspector(path: Path) -> Engine:
     engine = create_engine(_read_only_url("sqlite", path), poolclass=NullPool)
     _configure(engine, begin=None, pragmas=(f"busy_timeout = {BUSY_MS}",))
     return engine
+
+
+@asynccontextmanager
+async def transaction(connection: AsyncConnection) -> AsyncGenerator[aiosqlite.Connection, None]:
+    """A transaction on the writer's own driver, committed at the end of the block unless that raises.
+
+    Appending an event is in the way of every first token: through SQLAlchemy's execution it takes 1.5 ms, and on the
+    driver that SQLAlchemy hands out 0.4 ms.
+    """
+    raw = await connection.get_raw_connection()
+    driver = cast("aiosqlite.Connection", raw.driver_connection)
+    await driver.execute(BEGIN)
+    try:
+        yield driver
+        await driver.commit()
+    except BaseException:
+        await driver.rollback()
+        raise
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+import aiosqlite
 from sqlalchemy import delete, select
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import Insert, insert
@@ -17,6 +18,7 @@ from exo.errors import Fatal
 from exo.log import codec, connections, migrate, snapshots
 from exo.log import tables as t
 from exo.log.codec import StoredEvent
+from exo.log.connections import transaction
 from exo.log.projection import GenerationRow, project
 from exo.log.reading import LogReader
 
@@ -111,9 +113,8 @@ class LogStore(LogReader):
             rows = self._encode(batch)
             changed = project(self._live, batch)
             with connections.explained(self.path):
-                connection = self._writing()
-                async with connection.begin():
-                    await self._insert(connection, rows, list(changed.values()))
+                async with transaction(self._writing()) as connection:
+                    await _insert(connection, rows, list(changed.values()))
             self.position, self.chain = rows[-1].position, rows[-1].chain
             self._live.update(changed)
             for task_id in [task_id for task_id, row in changed.items() if row.ended_at is not None]:
@@ -129,19 +130,6 @@ class LogStore(LogReader):
             position, chain = recorded.position, rows[-1].chain
         return rows
 
-    async def _insert(
-        self, connection: AsyncConnection, rows: list[StoredEvent], generations: list[GenerationRow]
-    ) -> None:
-        await connection.exec_driver_sql(_insert_events, list(map(tuple, rows)))
-        causes: dict[str, int] = {}
-        for row in rows:
-            if row.cause_id is not None:
-                causes.setdefault(row.cause_id, row.position)
-        if causes:
-            await connection.exec_driver_sql(_insert_inbox, list(causes.items()))
-        if generations:
-            await connection.exec_driver_sql(_put_generation, list(map(tuple, generations)))
-
     async def _read_live(self) -> None:
         unended = select(t.generations).where(t.generations.c.ended_at.is_(None))
         async with self.connect() as connection:
@@ -152,3 +140,15 @@ class LogStore(LogReader):
         if self._connection is None:
             raise Fatal(f"the event log {self.path} was opened for reading only")
         return self._connection
+
+
+async def _insert(connection: aiosqlite.Connection, rows: list[StoredEvent], generations: list[GenerationRow]) -> None:
+    await connection.executemany(_insert_events, rows)
+    causes: dict[str, int] = {}
+    for row in rows:
+        if row.cause_id is not None:
+            causes.setdefault(row.cause_id, row.position)
+    if causes:
+        await connection.executemany(_insert_inbox, causes.items())
+    if generations:
+        await connection.executemany(_put_generation, generations)
