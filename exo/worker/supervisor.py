@@ -120,33 +120,32 @@ class Supervisor:
 
     async def _run(self, supervised: _Supervised, spec: RunnerSpec) -> None:
         await self._report(supervised, Connecting())
-        if not supervised.wanted_stop:
-            code = await self._run_child(supervised, spec)
-            await self._report(supervised, _final_status(supervised, code))
-            await self._replica.wait_for(lambda state: _is_recorded(state, supervised), FOLD_PATIENCE)
+        await self._report(supervised, await self._run_child(supervised, spec))
+        await self._replica.wait_for(lambda state: _is_recorded(state, supervised), FOLD_PATIENCE)
         del self._supervised[supervised.runner_id]
         self._changed()
 
-    async def _run_child(self, supervised: _Supervised, spec: RunnerSpec) -> int:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "exo.runner.main",
-            stdin=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
+    async def _run_child(self, supervised: _Supervised, spec: RunnerSpec) -> RunnerStatus:
+        """Start the process and wait for its end; what that makes of the runner."""
+        if supervised.wanted_stop:
+            return Stopped()
+        try:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "exo.runner.main",
+                stdin=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            logger.error("runner %s cannot be started: %s", supervised.runner_id, error)
+            return Failed(reason=f"the runner's process could not be started: {error}")
         supervised.child = child
         supervised.seen_at = time.monotonic()
         logger.info("started runner %s, process %d", spec.shard.runner_id, child.pid)
-        assert child.stdin is not None  # asked for above
-        try:
-            child.stdin.write(spec.model_dump_json().encode() + b"\n")
-            await child.stdin.drain()
-            return await child.wait()
-        except (BrokenPipeError, ConnectionResetError):
-            return await child.wait()
-        finally:
-            child.stdin.close()
+        if supervised.wanted_stop:
+            self._end(supervised)  # asked for while the process was being started
+        return _final_status(supervised, await _told(child, spec))
 
     def _fail(self, supervised: _Supervised, reason: str) -> None:
         if supervised.stop_reason is None and not supervised.wanted_stop:
@@ -161,6 +160,19 @@ class Supervisor:
     async def _report(self, supervised: _Supervised, status: RunnerStatus) -> None:
         report = RunnerStatusSeen(runner_id=supervised.runner_id, process=supervised.process, status=status)
         await send_report(self._bus, supervised.runner_id, report, REPORT_PATIENCE)
+
+
+async def _told(child: asyncio.subprocess.Process, spec: RunnerSpec) -> int:
+    """The exit code of a runner that was told what to be."""
+    assert child.stdin is not None  # asked for at its start
+    try:
+        child.stdin.write(spec.model_dump_json().encode() + b"\n")
+        await child.stdin.drain()
+        return await child.wait()
+    except (BrokenPipeError, ConnectionResetError):
+        return await child.wait()
+    finally:
+        child.stdin.close()
 
 
 def _final_status(supervised: _Supervised, code: int) -> RunnerStatus:
