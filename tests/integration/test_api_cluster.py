@@ -166,3 +166,8 @@ def test_the_schema_shows_what_a_body_looks_like(client: httpx.Client) -> None:
         assert (
             client.post(path, json={**example, "no_such_parameter": 1}).json()["error"]["param"] == "no_such_parameter"
         )
+
+
+def test_a_small_response_is_not_held_back_by_nagles_delay(client: httpx.Client) -> None:
+    took = [client.get("/health").elapsed.total_seconds() for _ in range(10)]
+    assert min(took) < 0.03  # the delay is 0.04 s each time
