@@ -4,15 +4,16 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from exo.bus.client import REQUEST_TIMEOUT, Bus, asking, new_id
 from exo.bus.reader import read_batches
 from exo.bus.streams import EVENTS, event_stream_config
 from exo.domain.messages.events import Entry, Recorded
-from exo.errors import ExoError, Retryable
+from exo.errors import ExoError, Fatal, Retryable
 
 BATCH_MOST = 1000
 """Messages in one atomic batch: the server's limit."""
@@ -104,7 +105,7 @@ async def entry_at(bus: Bus, position: int) -> Entry | None:
         return None
     except (NatsError, TimeoutError) as error:
         raise Retryable(f"EVENTS cannot be read: {error!r}") from error
-    return _entries.validate_json(message.data or b"")
+    return _entry(position, message.data or b"")
 
 
 async def begin_at(bus: Bus, first: int) -> None:
@@ -115,10 +116,25 @@ async def begin_at(bus: Bus, first: int) -> None:
 
 
 async def follow(bus: Bus, after: int) -> AsyncGenerator[list[Recorded]]:
-    """Every event after a position, in order, now and later, in lists of those that are there already."""
+    """Every event after a position, in order, now and later, in lists of those that are there already.
+
+    Raises Fatal for one that this version cannot read.
+    """
     async with aclosing(read_batches(bus, EVENTS, bus.subjects.all_of("event"), after + 1)) as batches:
         async for batch in batches:
-            yield [
-                Recorded(position=message.metadata.sequence.stream, entry=_entries.validate_json(message.data))
-                for message in batch
-            ]
+            yield [_recorded(message) for message in batch]
+
+
+def _recorded(message: Msg) -> Recorded:
+    position = message.metadata.sequence.stream
+    return Recorded(position=position, entry=_entry(position, message.data))
+
+
+def _entry(position: int, payload: bytes) -> Entry:
+    try:
+        return _entries.validate_json(payload)
+    except ValidationError as error:
+        raise Fatal(
+            f"the stream EVENTS holds at position {position} what this version of exo cannot read: a newer one "
+            "wrote it. Upgrade this node"
+        ) from error

@@ -79,9 +79,16 @@ class Replica:
 
 @asynccontextmanager
 async def following(bus: Bus) -> AsyncGenerator[Replica]:
-    """A replica that follows the log for as long as the block runs."""
+    """A replica that follows the log for as long as the block runs. Where it cannot, the block is ended with why."""
     replica = Replica(bus)
+    block = asyncio.current_task()
     task = asyncio.create_task(replica.run())
+
+    def end_block(following: asyncio.Task[None]) -> None:
+        if block is not None and not following.cancelled():
+            block.cancel()
+
+    task.add_done_callback(end_block)
     try:
         yield replica
     finally:
