@@ -14,6 +14,7 @@ from exo.log_setup import setup_logging
 
 logger = logging.getLogger(__name__)
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 TOLD_AGAIN = 4.0
 """Seconds after which a process that was told to end and did not is told again. Its last words take two."""
 
@@ -23,12 +24,17 @@ async def until_stopped(work: Coroutine[object, object, None]) -> None:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
 
-    def stop() -> None:
+    def tell() -> None:
         if not task.done():
             task.cancel()
-            loop.call_later(TOLD_AGAIN, stop)
+            loop.call_later(TOLD_AGAIN, tell)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    def stop() -> None:
+        for number in _ENDING:  # a second one must not interrupt the last words
+            loop.add_signal_handler(number, logger.info, "ending already")
+        tell()
+
+    for number in _ENDING:
         loop.add_signal_handler(number, stop)
     with contextlib.suppress(asyncio.CancelledError):
         await task
