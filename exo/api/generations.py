@@ -30,6 +30,8 @@ REJECTIONS_KEPT = 256
 CHARACTERS_PER_TOKEN = 4
 AHEAD_MOST = 64 * 1024
 """Characters of a prompt that is sent ahead of its command without waiting until it is stored."""
+LOGGED_MOST = 256 * 1024
+"""Characters of a prompt that go into the log where prompts are logged: a message of NATS holds 8 MB."""
 LAST_WORDS = 0.7
 """Seconds at the process' end to have open generations cancelled."""
 
@@ -113,7 +115,7 @@ class Generations:
             estimated_tokens=characters // CHARACTERS_PER_TOKEN,
             key="anonymous",
             reply_to=self._api_id,
-            prompt=request.model_dump_json(include={"messages"}) if self._log_prompts else None,
+            prompt=request.model_dump_json(include={"messages"})[:LOGGED_MOST] if self._log_prompts else None,
         )
 
     def leave(self, generation: Generation, reason: str) -> None:

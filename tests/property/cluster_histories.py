@@ -213,7 +213,8 @@ def _long(seed: int, length: int) -> list[Step]:
     """A history of a cluster whose three nodes are there, in which more often than not things go well."""
     random = Random(seed)
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
-    kinds = random.choices(range(21), [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21))], k=length)
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21))]
+    kinds = random.choices(range(21), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
