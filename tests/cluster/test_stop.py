@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from tests.cluster.chats import Chat, script
-from tests.cluster.history import assert_sound
+from tests.cluster.history import assert_sound, state
 from tests.stack import PROCESSES, Stack, alive, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -73,9 +73,11 @@ def test_a_runner_ends_when_its_worker_is_killed(stack: Stack) -> None:
 
 
 def test_a_power_cut_leaves_a_log_that_verifies_and_a_node_that_comes_back(stack: Stack) -> None:
-    chats = [Chat(stack, script(200, 0.02)) for _ in range(10)]
-    for chat in chats[:8]:
+    chats = [Chat(stack, script(400, 0.05)) for _ in range(8)]
+    for chat in chats:
         chat.wait_text()
+    chats += [Chat(stack, script(3)) for _ in range(2)]
+    wait_until(lambda: len(state(stack)["generations"]) == 10, "a queue")
     runners = [psutil.Process(pid) for pid in stack.runner_pids()]
     for name in PROCESSES:
         stack.signal(name, signal.SIGKILL)
@@ -83,7 +85,7 @@ def test_a_power_cut_leaves_a_log_that_verifies_and_a_node_that_comes_back(stack
         runner.kill()
     for name in PROCESSES:
         stack.kill(name)
-    assert {chat.wait(5).outcome for chat in chats} == {"broken"}
+    assert [chat for chat in chats if chat.wait(5).outcome != "broken"] == []
     stack.start_ready()
     assert_sound(stack)
     wait_until(lambda: stack.runner_pids() != [], "a runner")
