@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-READY_PATIENCE = 180.0
+READY_PATIENCE = 90.0
 """Seconds that a contender may take to load."""
 
 

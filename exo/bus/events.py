@@ -1,7 +1,8 @@
 """The stream `EVENTS`: one fenced writer, and readers who follow it."""
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 
 from nats.aio.msg import Msg
@@ -17,10 +18,10 @@ from exo.errors import ExoError, Fatal, Retryable
 
 BATCH_MOST = 1000
 """Messages in one atomic batch: the server's limit."""
-SINGLES_MOST = 4
-"""Up to so many lone entries are quicker one by one: 0.2 ms each, against 2 ms for a batch of any size."""
-_WRONG_SEQUENCE = frozenset({10071, 10164})
-"""The server's codes for an expected last sequence that is not the last."""
+CHAIN_MOST = 16
+"""Up to so many lone entries are quicker as a chain of messages: 0.3 ms for two, against 2 ms for any batch."""
+_WRONG_LAST = frozenset({10070, 10071, 10164})
+"""The server's codes for an expected last message, or last sequence, that is not the last."""
 
 _entries = TypeAdapter(Entry)
 
@@ -32,27 +33,54 @@ class Fenced(ExoError):  # noqa: N818  (the design's word)
 async def append(bus: Bus, units: Sequence[Sequence[Entry]], last: int) -> list[Recorded]:
     """Record entries right after position `last`, in order. Each unit is recorded whole or not at all.
 
-    Every message, or atomic batch of them, states the last sequence that it expects, and the next waits for its
-    confirmation: pipelined expectations are no fence. Raises Fenced where the last position is another, Retryable
-    where the server's answer stayed away: entries may be recorded then, so the end of the stream has to be read again.
+    Raises Fenced where the last position is another, Retryable where the server's answer stayed away. Some entries may
+    be recorded either way, so the end of the stream has to be read again.
     """
-    recorded: list[Recorded] = []
-    for batch in _batches(units):
-        end = await _append_batch(bus, batch, last)
-        if end != last + len(batch):
-            raise Fenced(f"the batch after {last} ended at {end}, not at {last + len(batch)}")
-        recorded += [Recorded(position=last + 1 + index, entry=entry) for index, entry in enumerate(batch)]
-        last = end
-    return recorded
+    entries = [entry for unit in units for entry in unit]
+    if len(entries) == len(units) <= CHAIN_MOST:
+        await _append_chain(bus, entries, last)
+    else:
+        await _append_batches(bus, _batches(units), last)
+    return [Recorded(position=last + number, entry=entry) for number, entry in enumerate(entries, 1)]
+
+
+async def _append_chain(bus: Bus, entries: Sequence[Entry], last: int) -> None:
+    """Lone entries, sent at once: the first states the last sequence that it expects, each other the message before.
+
+    Expected sequences alone would be no fence for messages on the way: one of somebody else's fills a place, and the
+    rest fit again.
+    """
+    previous, requests = "", list[Coroutine[object, object, int]]()
+    for entry in entries:
+        expected = {"Nats-Expected-Last-Msg-Id": previous} if previous else {"Nats-Expected-Last-Sequence": str(last)}
+        previous = new_id()
+        requests.append(_confirmed(bus, entry, {"Nats-Msg-Id": previous, **expected}))
+    outcomes = await asyncio.gather(*requests, return_exceptions=True)
+    for number, outcome in enumerate(outcomes, 1):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        _check(outcome, last + number)
+
+
+async def _append_batches(bus: Bus, batches: Sequence[Sequence[Entry]], last: int) -> None:
+    """Atomic batches, each sent when the one before is confirmed."""
+    for batch in batches:
+        batch_id = new_id()
+        for number, entry in enumerate(batch, 1):
+            headers = {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
+            if number == 1:
+                headers["Nats-Expected-Last-Sequence"] = str(last)
+            if number == len(batch):
+                headers["Nats-Batch-Commit"] = "1"
+                _check(await _confirmed(bus, entry, headers), last + len(batch))
+                break
+            with asking("EVENTS did not take a batch"):
+                await bus.client.publish(bus.subjects.event(entry.event.type), _payload(entry), headers=headers)
+        last += len(batch)
 
 
 def _batches(units: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
-    """Few lone entries go one by one, which is quicker; else as many units in one atomic batch as fit.
-
-    A unit larger than the server's limit is cut: nothing that a decision gives comes near it.
-    """
-    if len(units) <= SINGLES_MOST and all(len(unit) == 1 for unit in units):
-        return [list(unit) for unit in units]
+    """As many units in one batch as fit. One that is larger is cut: nothing that a decision gives comes near it."""
     batches: list[list[Entry]] = [[]]
     for unit in units:
         for begin in range(0, len(unit), BATCH_MOST):
@@ -63,29 +91,24 @@ def _batches(units: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
     return [batch for batch in batches if batch]
 
 
-async def _append_batch(bus: Bus, batch: Sequence[Entry], last: int) -> int:
-    batch_id = new_id()
-    for number, entry in enumerate(batch, 1):
-        headers = {"Nats-Expected-Last-Sequence": str(last)} if number == 1 else {}
-        if len(batch) > 1:
-            headers |= {"Nats-Batch-Id": batch_id, "Nats-Batch-Sequence": str(number)}
-        subject, payload = bus.subjects.event(entry.event.type), entry.model_dump_json().encode()
-        if number == len(batch):
-            if len(batch) > 1:
-                headers["Nats-Batch-Commit"] = "1"
-            return await _commit(bus, subject, payload, headers)
-        with asking("EVENTS did not take a batch"):
-            await bus.client.publish(subject, payload, headers=headers)
-    return last
+def _check(got: int, expected: int) -> None:
+    if got != expected:
+        raise Fenced(f"an event was recorded at {got}, not at {expected}")
 
 
-async def _commit(bus: Bus, subject: str, payload: bytes, headers: dict[str, str]) -> int:
+def _payload(entry: Entry) -> bytes:
+    return entry.model_dump_json().encode()
+
+
+async def _confirmed(bus: Bus, entry: Entry, headers: dict[str, str]) -> int:
+    """The last sequence of the stream, once it holds the entry, or the batch that ends with it."""
+    subject = bus.subjects.event(entry.event.type)
     with asking("EVENTS did not confirm"):
-        reply = await bus.client.request(subject, payload, timeout=REQUEST_TIMEOUT, headers=headers)
+        reply = await bus.client.request(subject, _payload(entry), timeout=REQUEST_TIMEOUT, headers=headers)
     answer = json.loads(reply.data)
     if "error" not in answer:
         return int(answer["seq"])
-    if answer["error"]["err_code"] in _WRONG_SEQUENCE:
+    if answer["error"]["err_code"] in _WRONG_LAST:
         raise Fenced(answer["error"]["description"])
     raise Retryable(f"EVENTS refused: {answer['error']['description']}")
 

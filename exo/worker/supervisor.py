@@ -86,7 +86,7 @@ class Supervisor:
     def stop(self, runner_id: RunnerId, reason: str) -> None:
         """Begin to end a runner's process."""
         supervised = self._supervised.get(runner_id)
-        if supervised is not None and not supervised.wanted_stop:
+        if supervised is not None and not supervised.wanted_stop and not _has_ended(supervised.child):
             logger.info("stopping runner %s: %s", runner_id, reason)
             supervised.wanted_stop = True
             self._end(supervised)
@@ -169,7 +169,7 @@ async def _told(child: asyncio.subprocess.Process, spec: RunnerSpec) -> int:
         child.stdin.write(spec.model_dump_json().encode() + b"\n")
         await child.stdin.drain()
         return await child.wait()
-    except (BrokenPipeError, ConnectionResetError):
+    except (OSError, RuntimeError):  # it has ended already; RuntimeError is uvloop's word for a closed pipe
         return await child.wait()
     finally:
         child.stdin.close()
@@ -192,8 +192,12 @@ def _is_recorded(state: State, supervised: _Supervised) -> bool:
     return runner is None or runner.process != supervised.process or ended
 
 
+def _has_ended(child: asyncio.subprocess.Process | None) -> bool:
+    return child is not None and child.returncode is not None
+
+
 def _signal(child: asyncio.subprocess.Process | None, number: signal.Signals) -> None:
-    if child is not None and child.returncode is None:
+    if child is not None and not _has_ended(child):
         try:
             os.killpg(child.pid, number)
         except ProcessLookupError:
