@@ -25,6 +25,7 @@ from exo.domain.runner_status import Failed
 from exo.domain.state import Node, State
 from exo.models.scripted import SCRIPTED_CARD
 from exo.worker.supervisor import Supervisor
+from tests.stack import alive
 
 if TYPE_CHECKING:
     from conftest import NatsServer, Until
@@ -58,7 +59,15 @@ def runner(name: str) -> StartRunner:
 
 
 def children() -> list[int]:
-    return [child.pid for child in psutil.Process().children() if "exo.runner.main" in child.cmdline()]
+    """The runner processes that live."""
+    return [child.pid for child in psutil.Process().children() if alive(child.pid) and is_runner(child)]
+
+
+def is_runner(process: psutil.Process) -> bool:
+    try:
+        return "exo.runner.main" in process.cmdline()
+    except psutil.Error:
+        return False
 
 
 async def statuses(bus: Bus, wanted: str) -> list[RunnerStatusSeen]:
@@ -139,4 +148,4 @@ async def test_closing_ends_every_process(supervisor: Supervisor, until: "Until"
         supervisor.start(runner(f"r{number}"), "")
     await until(lambda: len(children()) == 3, "the processes")
     await asyncio.wait_for(supervisor.close(), 5)
-    assert children() == []
+    await until(lambda: children() == [], "the end of the last")
