@@ -82,8 +82,13 @@ class Stack:
         return self
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Wait until /ready says yes."""
-        wait_until(self.is_ready, f"/ready; {self.home} has the processes' output", timeout)
+        """Wait until /ready says yes; fail at once where a process has ended."""
+        wait_until(self._is_ready_or_broken, f"/ready; {self.home} has the processes' output", timeout)
+
+    def _is_ready_or_broken(self) -> bool:
+        for name, process in self.processes.items():
+            assert process.poll() is None, f"{name} ended: {self.output(name)[-2000:]}"
+        return self.is_ready()
 
     def is_ready(self) -> bool:
         """What /ready says."""
