@@ -84,20 +84,56 @@ async def test_a_writer_that_expects_too_much_is_fenced_too(bus: Bus) -> None:
     assert await bounds(bus) == (1, 0)
 
 
+def by_another(recorded: Sequence[Recorded]) -> list[Recorded]:
+    """The same positions as another master would fill them."""
+    return [one.model_copy(update={"entry": one.entry.model_copy(update={"source": "another"})}) for one in recorded]
+
+
+@pytest.mark.parametrize(("length", "lone"), [(2, True), (8, True), (40, True), (8, False), (40, False)])
 async def test_of_two_that_write_at_once_one_is_recorded_whole_and_the_other_not_at_all(
-    bus: Bus, other_bus: Bus
+    bus: Bus, other_bus: Bus, length: int, lone: bool
 ) -> None:
-    first, second = (
-        history(30),
-        [one.model_copy(update={"entry": one.entry.model_copy(update={"source": "second"})}) for one in history(30)],
-    )
-    results = await asyncio.gather(
-        append(bus, [entries(first)], 0), append(other_bus, [entries(second)], 0), return_exceptions=True
-    )
-    recorded = [result for result in results if isinstance(result, list)]
-    assert sum(isinstance(result, Fenced) for result in results) == 1
-    assert await read(bus, 0, 30) == recorded[0]
-    assert await bounds(bus) == (1, 30)
+    rounds = 10
+    wanted = history(length * rounds)
+    recorded: list[Recorded] = []
+    for begin in range(0, length * rounds, length):
+        first = wanted[begin : begin + length]
+        second = by_another(first)
+        results = await asyncio.gather(
+            append(bus, alone(first) if lone else [entries(first)], begin),
+            append(other_bus, alone(second) if lone else [entries(second)], begin),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(result, Fenced) for result in results) == 1, results
+        recorded += next(result for result in results if isinstance(result, list))
+    assert await bounds(bus) == (1, length * rounds)
+    assert await read(bus, 0, length * rounds) == recorded
+
+
+@pytest.mark.parametrize("length", [2, 8, 16])
+async def test_an_unfenced_message_in_the_middle_of_a_chain_ends_it_there(
+    bus: Bus, other_bus: Bus, length: int
+) -> None:
+    wanted = history(length * 20)
+    cut, last = 0, 0
+    for begin in range(0, length * 20, length):
+        chain = wanted[begin : begin + length]
+        appending = asyncio.create_task(append(bus, alone(chain), last))
+        intruder = by_another(history(1))[0].entry
+        await other_bus.client.publish(other_bus.subjects.event("MasterElected"), intruder.model_dump_json().encode())
+        try:
+            await appending
+        except Fenced:
+            cut += 1
+        await other_bus.js.account_info()
+        before, last = last, (await bounds(bus))[1]
+        held = [one.entry for one in await read(bus, before, last - before)]
+        ours = [entry for entry in held if entry != intruder]
+        assert held.count(intruder) == 1
+        assert ours == entries(chain)[: len(ours)]
+        if len(ours) < length:
+            assert held == [*ours, intruder]
+    assert cut
 
 
 async def test_thousands_of_events_go_in_slices(bus: Bus) -> None:
