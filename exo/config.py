@@ -38,7 +38,7 @@ def _folders(value: object) -> object:
 class Settings(BaseSettings):
     """Everything that can be set, each by the environment variable `EXO_` + its name. docs/settings.md lists them."""
 
-    model_config = SettingsConfigDict(env_prefix="EXO_", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="EXO_", frozen=True, env_ignore_empty=True)
 
     home: Path = Field(default_factory=lambda: user_data_path("exo"))
     """Folder of this node: its id, the log, models, NATS' files."""
