@@ -35,6 +35,10 @@ def _folders(value: object) -> object:
     return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
 
+def _model_or_none(name: str) -> str:
+    return "" if name.lower() == "none" else name
+
+
 class Settings(BaseSettings):
     """Everything that can be set, each by the environment variable `EXO_` + its name. docs/settings.md lists them."""
 
@@ -49,8 +53,8 @@ class Settings(BaseSettings):
     api_host: str = "127.0.0.1"
     """Address that the API listens at; it asks nobody who they are: keep to trusted networks."""
     api_port: Annotated[int, Field(ge=1, le=65535)] = 52415
-    default_model: str = "HuggingFaceTB/SmolLM2-135M-Instruct"
-    """Placed when the API starts, and used by `exo chat`; empty: none."""
+    default_model: Annotated[str, AfterValidator(_model_or_none)] = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    """Placed when the API starts, and used by `exo chat`; `none`: none."""
     engine: Literal["auto", "mlx", "scripted"] = "auto"
     """Engine of this node's runners; auto: the best that is installed. `scripted` is for tests."""
     model_folders: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_folders)] = ()

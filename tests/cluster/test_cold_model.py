@@ -15,7 +15,7 @@ from tests.stack import Stack, wait_until
 @pytest.fixture
 def cold(tmp_path: Path) -> Iterator[Stack]:
     """A node without a default model."""
-    node = Stack(tmp_path / "home", default_model="")
+    node = Stack(tmp_path / "home", default_model="none")
     try:
         node.start()
         wait_until(node.is_up, "the API")

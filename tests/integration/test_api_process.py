@@ -107,7 +107,7 @@ def test_a_port_that_is_taken_is_one_line_with_what_to_do(node: Stack) -> None:
 
 
 def test_a26_ten_requests_for_a_cold_model_load_it_once(tmp_path: Path) -> None:
-    node = Stack(tmp_path / "home", default_model="")
+    node = Stack(tmp_path / "home", default_model="none")
     try:
         node.start()
         wait_until(lambda: answers(node) and "no model is placed" in reasons(node), "a node without a model", 30)

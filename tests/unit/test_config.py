@@ -85,3 +85,8 @@ def test_every_unusable_value_is_named_at_once(monkeypatch: pytest.MonkeyPatch) 
 def test_settings_do_not_change_under_a_process() -> None:
     with pytest.raises(ValidationError):
         load_settings().api_port = 1  # type: ignore[misc]
+
+
+def test_the_word_none_means_no_default_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_DEFAULT_MODEL", "none")
+    assert load_settings().default_model == ""
