@@ -1,5 +1,6 @@
 """The leading master's loop: take messages, decide, record, fold, act, acknowledge."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -119,19 +120,28 @@ class Leader:
             self._units.append(entries)
 
     async def _commit(self) -> None:
-        """Stream, SQLite, State, effects: in this order, so that nothing is acted on that is not recorded."""
+        """Record, keep, fold, act: nothing is acted on that EVENTS does not hold.
+
+        SQLite commits while the tasks go out, since a commit is in the way of every first token; the caller
+        acknowledges when both are done. A master that dies in between finds the events in the stream.
+        """
         units, self._units = self._units, []
         if not units:
             return
         recorded = await events.append(self._bus, units, self.state.position)
-        await self._store.append(recorded)
+        keeping, acting = self._store.append(recorded), self._act(recorded, self._recording)
+        for outcome in await asyncio.gather(keeping, acting, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
         self.state = self._recording
-        for one in recorded:
-            for effect in effects(self.state, one.entry.event):
-                await self._perform(effect)
         if self.state.position - self._snapshot_at >= SNAPSHOT_EVERY:
             self._snapshot_at = self.state.position
             await self._store.write_snapshot(self.state)
+
+    async def _act(self, recorded: Sequence[Recorded], state: State) -> None:
+        for one in recorded:
+            for effect in effects(state, one.entry.event):
+                await self._perform(effect)
 
     async def _perform(self, effect: Effect) -> None:
         match effect:
