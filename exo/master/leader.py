@@ -95,8 +95,15 @@ class Leader:
             raise Retryable(f"this process stood still for {stalled:.1f} s")
         if not await self._lease.renew():
             raise Retryable("the lease could not be renewed")
-        self._record(advance(self._recording, self._now(), new_id, self._last_beats()), None, self._node_id)
+        self._record(self._due(), None, self._node_id)
         await self._commit()
+
+    def _due(self) -> list[Event]:
+        try:
+            return advance(self._recording, self._now(), new_id, self._last_beats())
+        except Exception:
+            logger.exception("looking at what is due failed; messages are decided on all the same")
+            return []
 
     def _last_beats(self) -> dict[NodeId, float]:
         """When each node was last seen, by the wall clock; none before this master took over."""
