@@ -43,7 +43,7 @@ def import_model(
     """Turn a GGUF file into a model of this node."""
     from exo.domain.ids import ModelId
     from exo.errors import Rejected
-    from exo.models.gguf_import import import_gguf
+    from exo.models.gguf.conversion import import_gguf
     from exo.models.names import folder_name
     from exo.models.store import IMPORT_DTYPES
 

@@ -10,7 +10,7 @@ from exo.domain.ids import ModelId
 from exo.domain.model_card import ModelCard
 from exo.errors import Rejected
 from exo.models.folder import CONFIG_FILE, card_from_folder, what_is_missing
-from exo.models.gguf_import import CARD_FILE, PARTIAL
+from exo.models.gguf.conversion import CARD_FILE, PARTIAL
 from exo.models.names import id_from_folder
 
 log = logging.getLogger(__name__)

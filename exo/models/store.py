@@ -11,7 +11,7 @@ from exo.errors import Rejected
 from exo.models import hub, wheel
 from exo.models.catalog import catalog
 from exo.models.folder import card_from_folder, what_is_missing
-from exo.models.gguf_import import PARTIAL, Dtype, import_gguf
+from exo.models.gguf.conversion import PARTIAL, Dtype, import_gguf
 from exo.models.lock import locked, locked_if_free
 from exo.models.names import folder_name
 from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never, stop_if

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokenizers.pre_tokenizers import ByteLevel
 
 from exo.errors import Rejected
-from exo.models.gguf_file import READABLE, open_gguf
+from exo.models.gguf.file import READABLE, open_gguf
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, INNER = 2, 256, 8, 4, 256
 HEAD_DIM = HIDDEN // HEADS

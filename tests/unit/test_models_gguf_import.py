@@ -24,8 +24,8 @@ from test_models_gguf_file import (
 from exo.domain.model_card import ModelCard
 from exo.errors import Rejected
 from exo.models.folder import card_from_folder, what_is_missing
-from exo.models.gguf_import import import_gguf
-from exo.models.gguf_llama import llama3_factors, unpermute
+from exo.models.gguf.conversion import import_gguf
+from exo.models.gguf.llama import llama3_factors, unpermute
 from exo.models.progress import Cancelled, Progress
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from test_models_gguf_file import MERGES, TOKENS, TYPES
 
-from exo.models.gguf_metadata import Metadata, Value
-from exo.models.gguf_tokenizer import ImportedTokenizer, tokenizer_of
+from exo.models.gguf.metadata import Metadata, Value
+from exo.models.gguf.tokenizer import ImportedTokenizer, tokenizer_of
 
 LINES = [
     "the cat sat on the mat 1234 times",

@@ -17,9 +17,9 @@ from exo.domain.model_card import ModelCard
 from exo.errors import Rejected
 from exo.models.disk import FreeBytes, free_bytes, require_space
 from exo.models.families import supports_tensor
-from exo.models.gguf_file import GgufFile, open_gguf
-from exo.models.gguf_llama import Llama, Move, llama_of, moves, unpermute
-from exo.models.gguf_tokenizer import ImportedTokenizer, tokenizer_of
+from exo.models.gguf.file import GgufFile, open_gguf
+from exo.models.gguf.llama import Llama, Move, llama_of, moves, unpermute
+from exo.models.gguf.tokenizer import ImportedTokenizer, tokenizer_of
 from exo.models.json_file import write_object
 from exo.models.names import checked_id
 from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never, stop_if

@@ -17,7 +17,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import NDArray
 
 from exo.errors import Rejected
-from exo.models.gguf_metadata import Metadata, Value
+from exo.models.gguf.metadata import Metadata, Value
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

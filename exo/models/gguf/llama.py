@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from exo.errors import Rejected
-from exo.models.gguf_file import GgufFile, GgufTensor
+from exo.models.gguf.file import GgufFile, GgufTensor
 from exo.models.json_file import JsonObject
 
 T = TypeVar("T", bound=np.generic)

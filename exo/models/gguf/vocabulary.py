@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exo.errors import Rejected
-from exo.models.gguf_metadata import Metadata
+from exo.models.gguf.metadata import Metadata
 
 NORMAL, CONTROL, USER_DEFINED = 1, 3, 4
 """`tokenizer.ggml.token_type`. 2 is unknown, 5 unused, 6 a byte."""

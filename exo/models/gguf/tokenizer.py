@@ -11,9 +11,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_
 from tokenizers.models import BPE
 
 from exo.errors import Rejected
-from exo.models.gguf_metadata import Metadata
-from exo.models.gguf_splittings import SPLITTINGS, Splitting
-from exo.models.gguf_vocabulary import CONTROL, NORMAL, USER_DEFINED, Vocabulary, vocabulary_of
+from exo.models.gguf.metadata import Metadata
+from exo.models.gguf.splittings import SPLITTINGS, Splitting
+from exo.models.gguf.vocabulary import CONTROL, NORMAL, USER_DEFINED, Vocabulary, vocabulary_of
 from exo.models.json_file import JsonObject
 
 
