@@ -11,7 +11,7 @@ ENGINE ?= mlx
 .DEFAULT_GOAL := run
 
 run: .venv/installed-$(ENGINE)
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start || [ $$? -eq 130 ]
 
 test: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/python -m pytest $(TESTS)
@@ -40,5 +40,6 @@ clean:
 	@touch $@
 
 .venv/installed-%: pyproject.toml | .venv/bin/python
+	@echo "installing exo into .venv, which takes about a minute"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from exo.api.models_known import find_model
+from exo.api.models_known import find_model, known_models
 from exo.bus.client import Bus
 from exo.bus.inbox import send_command
 from exo.bus.replica import Replica
@@ -29,6 +29,7 @@ class DefaultModel:
         self._wanted = asyncio.Event()
         self._is_asked = False
         self._said = False
+        self._said_missing = False
 
     async def run(self, replica: Replica) -> None:
         """Look after it without end."""
@@ -49,6 +50,7 @@ class DefaultModel:
             self._is_asked = False
         card = self._card(state)
         if card is None:
+            self._say_missing(state)
             return
         if not self._is_asked and not instances_of(state, card.model_id):
             self._is_asked = True
@@ -74,6 +76,18 @@ class DefaultModel:
         except (Rejected, Retryable):
             return None
 
+    def _say_missing(self, state: State) -> None:
+        if self._said_missing or not state.nodes or not self._settings.default_model:
+            return
+        self._said_missing = True
+        there = [card.model_id for card, status in known_models(state).values() if status != "obtainable"]
+        logger.warning(
+            "the default model, %s, is on no node's disk and cannot be fetched%s; on disk: %s",
+            self._settings.default_model,
+            " (EXO_OFFLINE is set)" if self._settings.offline else "",
+            ", ".join(there) or "none",
+        )
+
     def _say_ready(self, state: State, card: ModelCard) -> None:
         if self._said or not any(is_ready(state, instance) for instance in instances_of(state, card.model_id)):
             return
@@ -87,7 +101,7 @@ def ready_block(settings: Settings, card: ModelCard) -> str:
     address = f"http://[{host}]:{settings.api_port}" if ":" in host else f"http://{host}:{settings.api_port}"
     return (
         f"\nexo is ready: {address}/v1 answers as OpenAI does, with {card.model_id}\n\n"
-        f"curl {address}/v1/chat/completions -H 'content-type: application/json' \\\n"
-        f'  -d \'{{"model": "{card.short_name}", "stream": true, '
-        f'"messages": [{{"role": "user", "content": "Hello!"}}]}}\'\n'
+        f"curl {address}/v1/chat/completions -H 'content-type: application/json' "
+        f'-d \'{{"model": "{card.short_name}", "temperature": 0, '
+        f'"messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}\'\n'
     )

@@ -37,8 +37,11 @@ def find_model(state: State, name: str) -> ModelCard:
     models = known_models(state)
     card = resolve(name, [card for card, _ in models.values()])
     if card is None:
-        there = ", ".join(models) or "none"
-        raise Rejected(f"there is no model '{name}'; there are: {there}", code="model_not_found", param="model")
+        at_hand = [model_id for model_id, (_, status) in models.items() if status != "obtainable"]
+        more = len(models) - len(at_hand)
+        there = ", ".join(at_hand) or "none"
+        reason = f"there is no model '{name}'; at hand: {there}" + (f"; {more} more can be fetched" if more else "")
+        raise Rejected(f"{reason}; GET /v1/models lists them", code="model_not_found", param="model")
     return card
 
 

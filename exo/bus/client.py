@@ -26,6 +26,8 @@ JETSTREAM_PATIENCE = 10.0
 """Seconds that a server may take from an open port to a working JetStream."""
 ATTEMPT_HEADER = "Exo-Attempt"
 """On a message that is sent again: the one before may have arrived all the same."""
+QUIET = 0.5
+"""Seconds without NATS that are not worth a word: at a stop of the whole node it is the first to go."""
 REQUEST_TIMEOUT = 2.0
 """Seconds for one answer of the server; those that count are asked again."""
 
@@ -87,7 +89,10 @@ async def connect(url: str, cluster: str, name: str) -> Bus:
     holder: list[Bus] = []
 
     async def disconnected() -> None:
-        if holder and not holder[0].client.is_closed:
+        asyncio.get_running_loop().call_later(QUIET, say_lost)
+
+    def say_lost() -> None:
+        if holder and not holder[0].client.is_closed and not holder[0].is_connected:
             logger.warning("lost NATS at %s; reconnecting", url)
 
     async def reconnected() -> None:

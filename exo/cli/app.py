@@ -3,12 +3,13 @@
 import sys
 from importlib import import_module
 from types import MappingProxyType
-from typing import cast
+from typing import Annotated, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from exo import __version__
 from exo.errors import ExoError, Fatal
 
 COMMANDS = MappingProxyType(
@@ -54,8 +55,18 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:  # pyright: ignore[reportUnusedFunction]  typer calls it
+def _root(  # pyright: ignore[reportUnusedFunction]  typer calls it
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     pass
 
 

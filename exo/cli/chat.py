@@ -18,10 +18,10 @@ def chat(
     prompt: Annotated[str | None, typer.Argument(help="One question; without it, a conversation begins.")] = None,
     model: Annotated[str | None, typer.Option(help="Model, by its full id or its short name.")] = None,
     system: Annotated[str | None, typer.Option(help="Instructions that come before the conversation.")] = None,
-    temperature: Annotated[float, typer.Option(min=0, max=2, help="0 always takes the likeliest token.")] = 1.0,
+    temperature: Annotated[float, typer.Option(min=0, max=2, help="0 always takes the likeliest token.")] = 0.0,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer, in tokens.")] = None,
 ) -> None:
-    """Talk to a model; the answer appears as it is generated. Ends with Ctrl-D."""
+    """Talk to a model; the answer appears as it is generated. Ends with Ctrl-D. A question may come through a pipe."""
     settings = load_settings()
     history: list[Message] = [{"role": "system", "content": system}] if system else []
     options: dict[str, object] = {"model": model or settings.default_model, "temperature": temperature}
@@ -33,6 +33,9 @@ def chat(
 
 
 def _questions() -> Iterator[str]:
+    if not sys.stdin.isatty():
+        yield sys.stdin.read()
+        return
     while True:
         try:
             line = input("> ")

@@ -16,7 +16,9 @@ def api_client(settings: Settings, timeout: float | None = 30.0) -> httpx.Client
 
 def unreachable(client: httpx.Client, error: httpx.TransportError) -> NoReturn:
     """Raises ExoError that says what to do."""
-    raise ExoError(f"no API answers at {client.base_url} ({error}): start a node with `honcho start`") from error
+    raise ExoError(
+        f"no API answers at {client.base_url} ({error}): start a node with `make run`, or `honcho start`"
+    ) from error
 
 
 def refused(response: httpx.Response) -> NoReturn:

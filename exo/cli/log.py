@@ -16,6 +16,7 @@ from exo.cli import log_view
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Rejected
+from exo.log.codec import VERSIONS
 from exo.log.migrate import check_exists, migrate
 from exo.log.replay import load_state
 from exo.log.store import LogStore
@@ -51,6 +52,9 @@ def tail(
     home: HomeOption = None,
 ) -> None:
     """Print the last events, oldest first."""
+
+    if event_type is not None and event_type not in VERSIONS:
+        raise Rejected(f"--type {event_type}: there is no such event; there are: {', '.join(sorted(VERSIONS))}")
 
     def show(recorded: Recorded) -> None:
         typer.echo(recorded.model_dump_json() if as_json else log_view.line(recorded))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import Progress as ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 
 from exo.config import load_settings
 
@@ -26,12 +26,15 @@ def list_models(
     if as_json:
         print(json.dumps([holding.model_dump(mode="json") for holding in holdings]))
         return
-    table = Table("model", "family", "size", "context", "weights", "status")
-    for holding in holdings:
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200  # a pipe has no edge to cut names at
+    table = Table(Column("model", no_wrap=True), "family", "size", "context", "weights", "status")
+    for holding in sorted(holdings, key=lambda holding: holding.status != "ready"):
         card = holding.card
         size = f"{card.weight_bytes / 1e9:.1f} GB"
         table.add_row(card.model_id, card.family, size, str(card.context), card.quantization, holding.status)
-    Console().print(table)
+    console.print(table)
 
 
 @app.command("import")
@@ -71,6 +74,22 @@ def pull(name: Annotated[str, typer.Argument(help="Model, by its full id or its 
     with ProgressBar() as bar:
         folder = store.prepare(card, _shown(bar))
     print(f"{card.model_id} is in {folder}")
+
+
+@app.command("remove")
+def remove(name: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")]) -> None:
+    """Delete a model that exo prepared or imported from this node's disk."""
+    from exo.errors import Rejected
+    from exo.models.names import resolve
+    from exo.models.store import Store
+
+    settings = load_settings()
+    store = Store(settings.models_dir, settings.model_folders, settings.offline)
+    card = resolve(name, [holding.card for holding in store.holdings() if holding.status == "ready"])
+    if card is None:
+        raise Rejected(f"the model '{name}' is not on this node's disk: `exo models list` shows those that are")
+    store.delete(card.model_id)
+    print(f"{card.model_id} is gone from the disk")
 
 
 def _shown(bar: ProgressBar):

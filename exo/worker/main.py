@@ -65,7 +65,7 @@ class Worker:
         self._node_id = node_id(settings.home)
         self._boot_id = new_id()
         self._wake = asyncio.Event()
-        self._models = Models(settings, bus, self._node_id, self._wake.set)
+        self._models = Models(settings, bus, replica, self._node_id, self._wake.set)
         self._supervisor = Supervisor(settings, bus, replica, self._wake.set)
         self._reported: NodeSeen | None = None
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from exo.bus.client import Bus
 from exo.bus.inbox import send_report
+from exo.bus.replica import Replica
 from exo.config import Settings
 from exo.domain.ids import ModelId, NodeId
 from exo.domain.messages.reports import DownloadSeen
 from exo.domain.model_card import ModelCard
 from exo.domain.node import Holding
+from exo.domain.runner_status import Waiting
+from exo.domain.state import State
 from exo.errors import ExoError, Rejected
 from exo.models.progress import Cancelled, Progress
 from exo.models.scripted import SCRIPTED_CARD
@@ -22,6 +25,8 @@ from exo.models.store import Store
 logger = logging.getLogger(__name__)
 
 REPORT_PATIENCE = 3600.0
+FOLD_PATIENCE = 30.0
+"""Seconds to wait for the master to record what was reported."""
 PROGRESS_PAUSE = 2.0
 """Seconds between two lines about how far a preparation is."""
 
@@ -29,11 +34,14 @@ PROGRESS_PAUSE = 2.0
 class Models:
     """`holdings` is as of the last `look`."""
 
-    def __init__(self, settings: Settings, bus: Bus, node_id: NodeId, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, bus: Bus, replica: Replica, node_id: NodeId, changed: Callable[[], None]
+    ) -> None:
         """`changed` is called when a preparation has ended."""
         self._store = Store(settings.models_dir, settings.model_folders, settings.offline)
         self._scripted = settings.engine == "scripted"
         self._bus = bus
+        self._replica = replica
         self._node_id = node_id
         self._changed = changed
         self._preparing: dict[ModelId, threading.Event] = {}
@@ -98,12 +106,26 @@ class Models:
             logger.info("%s is on the disk", card.model_id)
         except Cancelled:
             logger.info("nobody needs %s any more: its preparation was stopped", card.model_id)
+            await report("abandoned")
         except (ExoError, OSError) as error:
             logger.error("%s", error)
             await report("failed", str(error))
+            # Until the master has failed what waits for the model, a plan would have it prepared once more.
+            await self._replica.wait_for(
+                lambda state: not _is_awaited(state, self._node_id, card.model_id), FOLD_PATIENCE
+            )
         finally:
             del self._preparing[card.model_id]
             self._changed()
+
+
+def _is_awaited(state: State, node_id: NodeId, model_id: ModelId) -> bool:
+    return any(
+        runner.node_id == node_id
+        and isinstance(runner.status, Waiting)
+        and state.instances[runner.instance_id].model_id == model_id
+        for runner in state.runners.values()
+    )
 
 
 class _Reporter:

@@ -260,6 +260,12 @@ def test_a_failed_download_fails_what_waits_for_it_and_nothing_else(cluster: Clu
     assert set(cluster.state.instances) == {ready.instance_id}
 
 
+def test_an_abandoned_download_is_over_and_fails_nothing(cluster: Cluster) -> None:
+    waiting = cluster.place(ready=False)
+    assert types(cluster.tell(download("abandoned"))) == ["DownloadFailed"]
+    assert waiting.instance_id in cluster.state.instances
+
+
 def test_a_download_on_a_node_that_left_says_nothing(cluster: Cluster) -> None:
     assert cluster.tell(download("failed", node="b")) == []
 

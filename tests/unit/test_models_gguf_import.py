@@ -167,7 +167,7 @@ def test_a_destination_that_exists_is_refused_and_kept(tmp_path: Path) -> None:
     file = write_gguf(tmp_path / "file.gguf", random_tensors(tensor_shapes()))
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.txt").write_text("mine")
-    with pytest.raises(Rejected, match="exists already: delete it first"):
+    with pytest.raises(Rejected, match="exists already: delete that model first"):
         import_gguf(file, tmp_path / "model")
     assert (tmp_path / "model" / "mine.txt").read_text() == "mine"
 

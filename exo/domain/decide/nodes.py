@@ -47,6 +47,8 @@ def download_seen(state: State, report: DownloadSeen) -> list[Event]:
         return [DownloadStarted(node_id=node_id, model_id=model_id)]
     if report.status == "finished":
         return [DownloadFinished(node_id=node_id, model_id=model_id)]
+    if report.status == "abandoned":
+        return [DownloadFailed(node_id=node_id, model_id=model_id, reason="nobody needed it any more")]
     events: list[Event] = [DownloadFailed(node_id=node_id, model_id=model_id, reason=report.reason)]
     for runner in sorted(state.runners.values(), key=lambda runner: runner.runner_id):
         instance = state.instances[runner.instance_id]

@@ -41,7 +41,8 @@ class DownloadSeen(Frozen):
     version: Literal[1] = 1
     node_id: NodeId
     model_id: ModelId
-    status: Literal["started", "finished", "failed"]
+    status: Literal["started", "finished", "failed", "abandoned"]
+    """abandoned: nobody needs the model there any more."""
     reason: str = ""
 
 

@@ -57,7 +57,7 @@ def import_gguf(
     Rejected (a file that is not supported or broken, too little disk, a destination that exists) and Cancelled.
     """
     if destination.exists():
-        raise Rejected(f"{destination} exists already: delete it first, or choose another folder")
+        raise Rejected(f"{destination} exists already: delete that model first, or import under another name")
     source = open_gguf(file)
     llama = llama_of(source)
     plan = moves(source, llama)
