@@ -2,27 +2,24 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from exo.cli import log_view
+from exo.cli.log_options import HomeOption, JsonOption, log_file, opened, run
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Rejected
 from exo.log.codec import VERSIONS
 from exo.log.migrate import check_exists, migrate
 from exo.log.replay import load_state
-from exo.log.store import LogStore
 from exo.log.verify import Verification, verify
-
-T = TypeVar("T")
 
 POLL_SECONDS = 0.25
 """Between two looks for new events; a reader of a file is told of nothing."""
@@ -33,12 +30,6 @@ app = typer.Typer(
     help="The cluster's history: every event that it recorded, and the State that they led to.",
     no_args_is_help=True,
 )
-
-HomeOption = Annotated[
-    Path | None,
-    typer.Option("--home", help="The node's home folder.  [default: from the settings]", show_default=False),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 @app.command()
@@ -59,7 +50,7 @@ def tail(
     def show(recorded: Recorded) -> None:
         typer.echo(recorded.model_dump_json() if as_json else log_view.line(recorded))
 
-    _run(_tail(log_file(home), count, event_type, show, follow=follow))
+    run(_tail(log_file(home), count, event_type, show, follow=follow))
 
 
 @app.command("show")
@@ -69,7 +60,7 @@ def show_event(
     home: HomeOption = None,
 ) -> None:
     """Print one event in full, with what caused it."""
-    recorded, siblings = _run(_event(log_file(home), position))
+    recorded, siblings = run(_event(log_file(home), position))
     typer.echo(recorded.model_dump_json() if as_json else log_view.page(recorded, siblings))
 
 
@@ -85,7 +76,7 @@ def replay(
     home: HomeOption = None,
 ) -> None:
     """Print what the cluster was like at a moment of the past: its nodes, models and requests."""
-    state = _run(_state(log_file(home), _moment(to)))
+    state = run(_state(log_file(home), _moment(to)))
     if as_json:
         typer.echo(state.model_dump_json())
     else:
@@ -100,7 +91,7 @@ def verify_log(as_json: JsonOption = False, home: HomeOption = None) -> None:
     """
     with Progress(console=Console(stderr=True), transient=True, disable=as_json) as progress:
         task = progress.add_task("events")
-        found = _run(_verified(log_file(home), lambda at, end: progress.update(task, completed=at, total=end)))
+        found = run(_verified(log_file(home), lambda at, end: progress.update(task, completed=at, total=end)))
     typer.echo(json.dumps(log_view.verdict_data(found)) if as_json else log_view.verdict(found))
     if found.problems:
         raise typer.Exit(1)
@@ -115,23 +106,8 @@ def migrate_log(home: HomeOption = None) -> None:
         check_exists(path)
         await asyncio.to_thread(migrate, path)
 
-    _run(work())
+    run(work())
     typer.echo(f"the event log {path} is up to date")
-
-
-def log_file(home: Path | None) -> Path:
-    """Where the event log of a node lies. `home`: None takes it from the settings."""
-    from exo.config import load_settings
-
-    settings = load_settings() if home is None else load_settings(home=home)
-    return settings.log_file
-
-
-def _run(work: Coroutine[None, None, T]) -> T:
-    try:
-        return asyncio.run(work)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None  # how `--follow` ends; the code is a shell's own
 
 
 def _moment(to: str | None) -> int | datetime | None:
@@ -143,19 +119,10 @@ def _moment(to: str | None) -> int | datetime | None:
         raise typer.BadParameter(f"'{to}' is neither a position nor a time such as 2026-03-01T03:12") from error
 
 
-@asynccontextmanager
-async def _opened(path: Path) -> AsyncGenerator[LogStore, None]:
-    store = await LogStore.open(path, read_only=True)
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
 async def _tail(
     path: Path, count: int, event_type: str | None, show: Callable[[Recorded], None], *, follow: bool
 ) -> None:
-    async with _opened(path) as store:
+    async with opened(path) as store:
         position = store.position
         for recorded in await store.last(count, event_type):
             show(recorded)
@@ -169,7 +136,7 @@ async def _tail(
 
 
 async def _event(path: Path, position: int) -> tuple[Recorded, list[Recorded]]:
-    async with _opened(path) as store:
+    async with opened(path) as store:
         found = await store.read(position - 1, 1)
         if not found or found[0].position != position:
             raise Rejected(f"there is no event at position {position}; the log ends at {store.position}")
@@ -178,7 +145,7 @@ async def _event(path: Path, position: int) -> tuple[Recorded, list[Recorded]]:
 
 
 async def _state(path: Path, moment: int | datetime | None) -> State:
-    async with _opened(path) as store:
+    async with opened(path) as store:
         position = await store.position_at(moment.timestamp()) if isinstance(moment, datetime) else moment
         if position is not None and position > store.position:
             raise Rejected(f"there is no event at position {position}; the log ends at {store.position}")
@@ -186,5 +153,8 @@ async def _state(path: Path, moment: int | datetime | None) -> State:
 
 
 async def _verified(path: Path, on_progress: Callable[[int, int], None]) -> Verification:
-    async with _opened(path) as store:
+    async with opened(path) as store:
         return await verify(store, on_progress)
+
+
+# The other commands are functions in modules of their own: app.command("diff")(log_explain.diff_log), and so on.
