@@ -6,6 +6,7 @@ from exo.domain import fold_cluster, fold_generations
 from exo.domain.messages.events import (
     CancellationRequested,
     CommandRejected,
+    Compacted,
     DownloadFailed,
     DownloadFinished,
     DownloadStarted,
@@ -88,7 +89,7 @@ def _apply(state: State, entry: Entry) -> State:
             return fold_generations.cancellation_requested(state, event)
         case GenerationFinished() as event:
             return fold_generations.finished(state, event)
-        case CommandRejected():
+        case CommandRejected() | Compacted():
             return state
         case _:
             assert_never(entry.event)

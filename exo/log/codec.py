@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import NamedTuple, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from exo.domain.messages.events import Event, Recorded
+from exo.domain.messages.events import Compacted, Event, Recorded
 from exo.errors import Fatal
 
 GENESIS = hashlib.sha256(b"exo event log").hexdigest()
@@ -33,6 +34,10 @@ def _known_versions() -> dict[str, int]:
 
 VERSIONS = _known_versions()
 """The version of each event type that this program writes."""
+
+COMPACTED = "Compacted"
+"""The type of a row whose content was dropped: its body is the digest of what was there, not JSON."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class StoredEvent(NamedTuple):
@@ -59,41 +64,65 @@ class Undecodable(Fatal):
 
 def encode(recorded: Recorded, previous_chain: str) -> StoredEvent:
     """The row of an event, its chain built on that of the row before."""
-    entry = recorded.entry
-    body = entry.event.model_dump_json()
+    position, entry, event = recorded.position, recorded.entry, recorded.entry.event
     # -0.0 is a valid time and SQLite gives it back as 0.0, which would break the chain.
     recorded_at = entry.recorded_at + 0.0
-    chain = chained(
-        previous_chain, recorded.position, recorded_at, cause_id=entry.cause_id, source=entry.source, body=body
-    )
-    event = entry.event
-    return StoredEvent(
-        recorded.position, recorded_at, event.type, event.version, entry.cause_id, entry.source, body, chain
-    )
+    if isinstance(event, Compacted):
+        return _compacted(position, recorded_at, event.digest, linked(previous_chain, event.digest))
+    body = event.model_dump_json()
+    chain = linked(previous_chain, digest(position, recorded_at, entry.cause_id, entry.source, body))
+    return StoredEvent(position, recorded_at, event.type, event.version, entry.cause_id, entry.source, body, chain)
 
 
-def chained(previous: str, position: int, recorded_at: float, *, cause_id: str | None, source: str, body: str) -> str:
-    """The chain of a row: SHA-256, hexadecimal, of a JSON array in ASCII without spaces.
+def compacted(row: StoredEvent) -> StoredEvent:
+    """A row without its content. The chain stays as it is: the digest of what was there takes the body's place."""
+    return _compacted(row.position, row.recorded_at, row_digest(row), row.chain)
 
-    The array holds the chain of the row before (the first row: GENESIS), the position, the time as the shortest
-    text that reads back as the same number, the cause or null, the source, and the body as a string. As a JSON array
-    no two different rows give the same bytes, and any language can check it.
+
+def digest(position: int, recorded_at: float, cause_id: str | None, source: str, body: str) -> str:
+    """The digest of a row: SHA-256, hexadecimal, of a JSON array in ASCII without spaces.
+
+    The array holds the position, the time as the shortest text that reads back as the same number, the cause or null,
+    the source, and the body as a string. As a JSON array no two different rows give the same bytes, and any language
+    can check it.
     """
     # Written out, because `json.dumps` takes three times as long.
     cause = "null" if cause_id is None else _quoted(cause_id)
-    text = f'["{previous}",{position},"{recorded_at!r}",{cause},{_quoted(source)},{_quoted(body)}]'
+    text = f'[{position},"{recorded_at!r}",{cause},{_quoted(source)},{_quoted(body)}]'
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def row_digest(row: StoredEvent) -> str:
+    """The digest of a row as it was recorded. Raises TypeError or ValueError where a column holds what none can."""
+    if row.type == COMPACTED:
+        return _kept_digest(row)
+    return digest(row.position, row.recorded_at, row.cause_id, row.source, row.body)
+
+
+def linked(previous: str, row_digest: str) -> str:
+    """The chain of a row: SHA-256, hexadecimal, of the chain of the row before (the first row: GENESIS) and its digest.
+
+    Both are hexadecimal text, one after the other.
+    """
+    return hashlib.sha256((previous + row_digest).encode("ascii")).hexdigest()
 
 
 def follows(row: StoredEvent, previous_chain: str) -> bool:
     """Whether a row's chain is the right one after that of the row before."""
     try:
-        right = chained(
-            previous_chain, row.position, row.recorded_at, cause_id=row.cause_id, source=row.source, body=row.body
-        )
+        return row.chain == linked(previous_chain, row_digest(row))
     except (TypeError, ValueError):
         return False  # SQLite keeps bytes in a column for text, if somebody puts them there
-    return row.chain == right
+
+
+def _compacted(position: int, recorded_at: float, digest: str, chain: str) -> StoredEvent:
+    return StoredEvent(position, recorded_at, COMPACTED, VERSIONS[COMPACTED], None, "", digest, chain)
+
+
+def _kept_digest(row: StoredEvent) -> str:
+    if row.cause_id is not None or row.source != "" or not _DIGEST.fullmatch(row.body):
+        raise ValueError("a compacted row holds nothing but a digest")
+    return row.body
 
 
 def decode(rows: Sequence[StoredEvent], upcasters: Upcasters = UPCASTERS) -> list[Recorded]:
@@ -126,6 +155,8 @@ def _event(row: StoredEvent, upcasters: Upcasters) -> Event:
         if newest is None or row.version > newest:
             why = f"({row.type} version {row.version}) was written by a newer version: upgrade exo"
             raise Undecodable(row.position, why)
+        if row.type == COMPACTED:
+            return Compacted(digest=row.body)
         event = _EVENT.validate_json(row.body) if row.version == newest else _lifted(row, newest, upcasters)
     except (ValueError, TypeError, KeyError) as error:
         raise Undecodable(row.position, f"({row.type}) is damaged: {_first_line(error)}") from error

@@ -20,7 +20,7 @@ events = Table(
     Column("chain", Text, nullable=False),
     Index("events_by_cause", "cause_id"),
 )
-"""One row an event. `body` is its JSON, `chain` as in `exo.log.codec.chained`."""
+"""One row an event. `body` is its JSON, or a digest where that was compacted; `chain` as in `exo.log.codec.linked`."""
 
 inbox = Table(
     "inbox",

@@ -102,9 +102,7 @@ async def test_a_changed_row_with_its_chain_made_new_shows_at_the_next(path: Pat
     before, row = await store.rows(11, 2)
     await store.close()
     body = row.body.replace("instance-a", "instance-b")
-    chain = codec.chained(
-        before.chain, row.position, row.recorded_at, cause_id=row.cause_id, source=row.source, body=body
-    )
+    chain = codec.linked(before.chain, codec.row_digest(row._replace(body=body)))
     change(path, "UPDATE events SET body = ?, chain = ? WHERE position = ?", body, chain, row.position)
     assert f"position {row.position + 1}: the row was changed, or the one before it" in (await found(path))[0]
 

@@ -6,7 +6,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from exo.domain.messages.events import Entry, NodeLost, Recorded
+from exo.domain.messages.events import Compacted, Entry, NodeLost, Recorded
 from exo.domain.messages.reports import RunnerStatusSeen
 from exo.log import codec
 from exo.log.codec import GENESIS, StoredEvent, Undecodable
@@ -52,12 +52,14 @@ FIELDS = {
     "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},'
     '"timings":{"wait":0.1,"prefill":0.2,"decode":0.3},"code":"","error":"","output":null',
     "CommandRejected": '"command":"PlaceInstance","code":"c","reason":"r"',
+    "Compacted": "0f" * 32,
 }
-"""The fields of one body of each type, as version 1 writes them."""
+"""The fields of one body of each type, as version 1 writes them; of a compacted row the whole body."""
 
 
 def row(event_type: str = "NodeLost", **changes: object) -> StoredEvent:
-    body = f'{{"type":"{event_type}","version":1,{FIELDS[event_type]}}}'
+    fields = FIELDS[event_type]
+    body = fields if event_type == "Compacted" else f'{{"type":"{event_type}","version":1,{fields}}}'
     return StoredEvent(7, 1.5, event_type, 1, "cause", "source", body, "")._replace(**changes)
 
 
@@ -83,25 +85,52 @@ def test_a_row_keeps_everything() -> None:
     assert codec.decode([encoded]) == [original]
 
 
-def test_the_chain_is_the_digest_of_a_json_array() -> None:
+def test_the_chain_is_a_digest_of_the_chain_before_and_of_the_rows_own() -> None:
     encoded = codec.encode(recorded(), "0f" * 32)
-    fields = ["0f" * 32, 1, "1.5", None, "s", encoded.body]
-    text = json.dumps(fields, separators=(",", ":"))
-    assert encoded.chain == hashlib.sha256(text.encode("ascii")).hexdigest()
+    text = json.dumps([1, "1.5", None, "s", encoded.body], separators=(",", ":"))
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    assert codec.row_digest(encoded) == digest
+    assert encoded.chain == hashlib.sha256(("0f" * 32 + digest).encode("ascii")).hexdigest()
     assert codec.follows(encoded, "0f" * 32)
 
 
 def test_the_first_chain_never_changes() -> None:
-    assert codec.encode(recorded(), GENESIS).chain == "1f32ba64f10fdc6ef6903ba6fa37c6e9d9eeb6ba63fb029be03bce78d24bf6c8"
+    assert codec.encode(recorded(), GENESIS).chain == "c1c1ad47c05708eb37dcf13825cd03b33830e44e3c4c1ae126cbc89f90842b4f"
 
 
 def test_a_field_cannot_pass_for_its_neighbour() -> None:
-    one = codec.chained(GENESIS, 1, 1.5, cause_id="a", source="b", body="c")
-    two = codec.chained(GENESIS, 1, 1.5, cause_id='a","b', source="", body="c")
-    assert one != two
-    assert codec.chained(GENESIS, 1, 1.5, cause_id=None, source="b", body="c") != codec.chained(
-        GENESIS, 1, 1.5, cause_id="null", source="b", body="c"
-    )
+    assert codec.digest(1, 1.5, "a", "b", "c") != codec.digest(1, 1.5, 'a","b', "", "c")
+    assert codec.digest(1, 1.5, None, "b", "c") != codec.digest(1, 1.5, "null", "b", "c")
+
+
+def test_a_compacted_row_keeps_its_place_its_time_and_the_chain() -> None:
+    first, second = codec.encode(recorded(), GENESIS), codec.encode(recorded(2), "0f" * 32)
+    row = codec.compacted(second)
+    assert (row.type, row.version, row.cause_id, row.source) == ("Compacted", 1, None, "")
+    assert (row.body, row.chain) == (codec.row_digest(second), second.chain)
+    assert codec.follows(row, "0f" * 32) and not codec.follows(row, GENESIS)
+    assert codec.compacted(row) == row
+    (decoded,) = codec.decode([row])
+    entry = Entry(recorded_at=1.5, cause_id=None, source="", event=Compacted(digest=row.body))
+    assert decoded == Recorded(position=2, entry=entry)
+    assert codec.encode(decoded, "0f" * 32) == row
+    assert codec.compacted(first).chain == first.chain
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"body": "0" * 64}, {"body": "0" * 63}, {"body": "G" * 64}, {"body": None}, {"cause_id": "c"}, {"source": "s"}],
+)
+def test_a_compacted_row_that_was_changed_does_not_follow(changes: dict[str, object]) -> None:
+    row = codec.compacted(codec.encode(recorded(), GENESIS))
+    assert codec.follows(row, GENESIS)
+    assert not codec.follows(row._replace(**changes), GENESIS)
+
+
+def test_a_compacted_row_without_a_digest_is_damaged() -> None:
+    row = codec.compacted(codec.encode(recorded(), GENESIS))
+    with pytest.raises(Undecodable, match=r"at position 1 \(Compacted\) is damaged"):
+        codec.decode([row._replace(body="no digest")])
 
 
 def test_a_time_of_minus_zero_survives_sqlite() -> None:

@@ -221,6 +221,18 @@ class CommandRejected(Frozen):
     reason: str
 
 
+class Compacted(Frozen):
+    """What an event leaves behind whose content was dropped to save room. No decision gives it, only `exo log compact`.
+
+    It keeps its place and its time, and the chain goes on through the digest of what was there.
+    """
+
+    type: Literal["Compacted"] = "Compacted"
+    version: Literal[1] = 1
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    """SHA-256, hexadecimal, of the row that was there: as in `exo.log.codec.digest`."""
+
+
 Event = Annotated[
     MasterElected
     | NodeJoined
@@ -242,7 +254,8 @@ Event = Annotated[
     | GenerationDispatched
     | CancellationRequested
     | GenerationFinished
-    | CommandRejected,
+    | CommandRejected
+    | Compacted,
     Field(discriminator="type"),
 ]
 
