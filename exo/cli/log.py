@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -11,18 +10,15 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from exo.cli import log_view
-from exo.cli.log_options import HomeOption, JsonOption, log_file, opened, run
+from exo.cli import log_tail, log_view
+from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Rejected
-from exo.log.codec import VERSIONS
 from exo.log.migrate import check_exists, migrate
+from exo.log.moments import Moment, position_of
 from exo.log.replay import load_state
 from exo.log.verify import Verification, verify
-
-POLL_SECONDS = 0.25
-"""Between two looks for new events; a reader of a file is told of nothing."""
 
 app = typer.Typer(
     name="log",
@@ -32,25 +28,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
-def tail(
-    count: Annotated[int, typer.Option("-n", "--lines", min=0, help="How many events.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new events as they come.")] = False,
-    event_type: Annotated[
-        str | None, typer.Option("--type", help="Only events of this type, such as NodeJoined.", show_default=False)
-    ] = None,
-    as_json: JsonOption = False,
-    home: HomeOption = None,
-) -> None:
-    """Print the last events, oldest first."""
-
-    if event_type is not None and event_type not in VERSIONS:
-        raise Rejected(f"--type {event_type}: there is no such event; there are: {', '.join(sorted(VERSIONS))}")
-
-    def show(recorded: Recorded) -> None:
-        typer.echo(recorded.model_dump_json() if as_json else log_view.line(recorded))
-
-    run(_tail(log_file(home), count, event_type, show, follow=follow))
+app.command("tail")(log_tail.tail)
 
 
 @app.command("show")
@@ -66,17 +44,12 @@ def show_event(
 
 @app.command()
 def replay(
-    to: Annotated[
-        str | None,
-        typer.Option(
-            help="A position, or a time such as 2026-03-01T03:12 (local).  [default: now]", show_default=False
-        ),
-    ] = None,
+    to: Annotated[str | None, typer.Option(help=f"{MOMENT}.  [default: now]", show_default=False)] = None,
     as_json: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Print what the cluster was like at a moment of the past: its nodes, models and requests."""
-    state = run(_state(log_file(home), _moment(to)))
+    state = run(_state(log_file(home), moment(to, "--to")))
     if as_json:
         typer.echo(state.model_dump_json())
     else:
@@ -110,31 +83,6 @@ def migrate_log(home: HomeOption = None) -> None:
     typer.echo(f"the event log {path} is up to date")
 
 
-def _moment(to: str | None) -> int | datetime | None:
-    if to is None or to.isdecimal():
-        return None if to is None else int(to)
-    try:
-        return datetime.fromisoformat(to)
-    except ValueError as error:
-        raise typer.BadParameter(f"'{to}' is neither a position nor a time such as 2026-03-01T03:12") from error
-
-
-async def _tail(
-    path: Path, count: int, event_type: str | None, show: Callable[[Recorded], None], *, follow: bool
-) -> None:
-    async with opened(path) as store:
-        position = store.position
-        for recorded in await store.last(count, event_type):
-            show(recorded)
-            position = max(position, recorded.position)
-        while follow:
-            for recorded in await store.read(position):
-                position = recorded.position
-                if event_type in (None, recorded.entry.event.type):
-                    show(recorded)
-            await asyncio.sleep(POLL_SECONDS)
-
-
 async def _event(path: Path, position: int) -> tuple[Recorded, list[Recorded]]:
     async with opened(path) as store:
         found = await store.read(position - 1, 1)
@@ -144,12 +92,9 @@ async def _event(path: Path, position: int) -> tuple[Recorded, list[Recorded]]:
         return found[0], await store.caused_by(cause) if cause else []
 
 
-async def _state(path: Path, moment: int | datetime | None) -> State:
+async def _state(path: Path, moment: Moment | None) -> State:
     async with opened(path) as store:
-        position = await store.position_at(moment.timestamp()) if isinstance(moment, datetime) else moment
-        if position is not None and position > store.position:
-            raise Rejected(f"there is no event at position {position}; the log ends at {store.position}")
-        return await load_state(store, position)
+        return await load_state(store, await position_of(store, moment))
 
 
 async def _verified(path: Path, on_progress: Callable[[int, int], None]) -> Verification:

@@ -1,15 +1,18 @@
-"""What the commands of `exo log` share: options, the log's file, and how a moment of the past is named."""
+"""What the commands of `exo log` share: options, the log's file, and how a moment of the past is named.
+
+What a moment is in a log, `exo.log.moments.position_of` says.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from exo.errors import Rejected
+from exo.log.moments import Moment, parse_moment
 from exo.log.store import LogStore
 
 T = TypeVar("T")
@@ -19,6 +22,8 @@ HomeOption = Annotated[
     typer.Option("--home", help="The node's home folder.  [default: from the settings]", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+MOMENT = "A position, a time such as 2026-03-01T03:12 (local), or how long ago, such as 10m or 2h"
+"""What `moment` reads, for a command's help."""
 
 
 def log_file(home: Path | None) -> Path:
@@ -37,29 +42,19 @@ def run(work: Coroutine[None, None, T]) -> T:
         raise typer.Exit(130) from None
 
 
-def moment(text: str | None) -> int | datetime | None:
-    """A position or a time from the command line; None: not given."""
-    if text is None or text.isdecimal():
-        return None if text is None else int(text)
+def moment(text: str | None, option: str | None = None) -> Moment | None:
+    """The moment that an option names; None: not given. Ends the program, naming the option, where it is none."""
     try:
-        return datetime.fromisoformat(text)
+        return None if text is None else parse_moment(text, datetime.now(UTC))
     except ValueError as error:
-        raise typer.BadParameter(f"'{text}' is neither a position nor a time such as 2026-03-01T03:12") from error
+        raise typer.BadParameter(str(error), param_hint=option) from error
 
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncGenerator[LogStore, None]:
-    """The log, for reading."""
+    """The log, for reading. Raises Fatal where there is none, or it is not of this version."""
     store = await LogStore.open(path, read_only=True)
     try:
         yield store
     finally:
         await store.close()
-
-
-async def position_of(store: LogStore, when: int | datetime | None) -> int | None:
-    """The position of a moment; None stays None. Raises Rejected where the log ends before it."""
-    position = await store.position_at(when.timestamp()) if isinstance(when, datetime) else when
-    if position is not None and position > store.position:
-        raise Rejected(f"there is no event at position {position}; the log ends at {store.position}")
-    return position
