@@ -10,12 +10,12 @@ usage: python -m bench.pipeline_overhead [--rounds N] [--tokens N] [--requests N
 
 import argparse
 import asyncio
-import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from bench.contenders import Measured, Wire, bare, exo, mlx_server, stream_all
+from bench.figures import percentiles, ratios, spread
 from exo.models.catalog import embedded
 from exo.models.store import Store
 from exo.runner.tokenizer import HuggingFaceTokenizer
@@ -82,8 +82,8 @@ def report(streams: int, found: dict[str, list[Measured]]) -> None:
         speeds = [one.speed for one in measured]
         print(f"  {name:14} {spread(speeds, '.1f')} tokens/s, {measured[0].tokens} tokens a round")
     for base in ("bare mlx-lm", "mlx_lm.server"):
-        ratios = [ours.speed / theirs.speed for ours, theirs in zip(found["exo"], found[base], strict=True)]
-        print(f"  exo / {base:14} {spread(ratios, '.3f')}")
+        ours, theirs = ([one.speed for one in found[name]] for name in ("exo", base))
+        print(f"  exo / {base:14} {spread(ratios(ours, theirs), '.3f')}")
 
 
 def first_token(work: Path, requests: int) -> None:
@@ -102,18 +102,6 @@ async def first_tokens(url: str, requests: int) -> tuple[list[float], list[float
         (await wire.round_trip(), await wire.first_chunk("exo/scripted", "one two three")) for _ in range(requests + 20)
     ][20:]
     return [trip for trip, _ in measured], [first for _, first in measured]
-
-
-def percentiles(seconds: list[float]) -> str:
-    """p50 and p99 in milliseconds."""
-    ordered = sorted(seconds)
-    p50, p99 = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
-    return f"p50 {p50 * 1e3:5.2f} ms, p99 {p99 * 1e3:5.2f} ms"
-
-
-def spread(values: list[float], form: str) -> str:
-    """Median, and range in brackets."""
-    return f"{statistics.median(values):{form}} [{min(values):{form}} to {max(values):{form}}]"
 
 
 if __name__ == "__main__":

@@ -62,12 +62,16 @@ class LogReader:
 
     async def stream(self, after: int = 0, upto: int | None = None) -> AsyncIterator[Recorded]:
         """Every event with `after` < position <= `upto` (None: the end), read by the page."""
+        async for page in self.pages(after, upto):
+            for recorded in page:
+                yield recorded
+
+    async def pages(self, after: int = 0, upto: int | None = None) -> AsyncIterator[list[Recorded]]:
+        """The events of `stream`, in lists of at most PAGE: a step of the loop each, and not one an event."""
         while upto is None or after < upto:
             limit = PAGE if upto is None else min(PAGE, upto - after)
             page = await self.read(after, limit)
-            for recorded in page:
-                if upto is None or recorded.position <= upto:
-                    yield recorded
+            yield [recorded for recorded in page if upto is None or recorded.position <= upto]
             if len(page) < limit:
                 return
             after = page[-1].position

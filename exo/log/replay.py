@@ -1,5 +1,7 @@
 """State at any point of the log, by folding it."""
 
+from collections.abc import Callable
+
 from exo.domain.fold import fold
 from exo.domain.state import State
 from exo.log.reading import LogReader
@@ -8,14 +10,23 @@ from exo.log.snapshots import schema_digest, state_digest
 __all__ = ["load_state", "schema_digest", "state_digest"]
 
 
-async def load_state(store: LogReader, upto: int | None = None, *, use_snapshot: bool = True) -> State:
+async def load_state(
+    store: LogReader,
+    upto: int | None = None,
+    *,
+    use_snapshot: bool = True,
+    on_progress: Callable[[int, int], None] = lambda _position, _end: None,
+) -> State:
     """State after the event at `upto` (None: the last), from the newest usable snapshot on, or from the first event.
 
-    Both give the same, byte for byte. Raises Fatal where an event cannot be read, and OutOfOrder where one is missing.
+    Both give the same, byte for byte. `on_progress` gets the position reached and the last one, after each page.
+    Raises Fatal where an event cannot be read, and OutOfOrder where one is missing.
     """
     end = store.position if upto is None else upto
     state = await store.latest_snapshot(end) if use_snapshot else None
     state = state or State()
-    async for recorded in store.stream(state.position, end):
-        state = fold(state, recorded)
+    async for page in store.pages(state.position, end):
+        for recorded in page:
+            state = fold(state, recorded)
+        on_progress(state.position, end)
     return state
