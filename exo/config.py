@@ -23,8 +23,9 @@ def _nats_url(url: str) -> str:
     hint = "it must look like nats://127.0.0.1:4222"
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in {"nats", "tls"} and parts.hostname and parts.port != 0
-    except ValueError as error:  # of the port
+        (parts.hostname or "").encode("idna")
+        usable = parts.scheme in {"nats", "tls"} and parts.hostname and parts.port != 0 and " " not in url
+    except ValueError as error:  # of the port, or the host
         raise ValueError(f"{error}; {hint}") from error
     if not usable:
         raise ValueError(hint)
@@ -61,7 +62,7 @@ class Settings(BaseSettings):
     """More folders to look for models in, separated as in PATH; each holds model folders."""
     offline: bool = False
     """Never reach for a package index or the hub."""
-    step_timeout: Annotated[float, Field(gt=0)] = 60.0
+    step_timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """Seconds that one step of an engine may take before its runner is taken for hung and started again."""
     log_prompts: bool = False
     """Keep prompts and answers in the event log. Off: they never enter it."""

@@ -46,6 +46,7 @@ STATUSES: Mapping[str, int] = {
     "runner_failed": 502,
     "node_lost": 502,
     "output_lost": 502,
+    "request_unreadable": 502,
     "model_failed": 503,
     "model_unavailable": 503,
     "insufficient_memory": 503,
@@ -81,6 +82,9 @@ PARAMS: Mapping[str, str] = {
     "invalid_script": "messages",
 }
 """The parameter that a code is about, where the error itself does not say."""
+
+_CLIENT_GONE = "client disconnected prematurely"
+"""What Litestar says, as a fault of the server, of a body that was cut short."""
 
 _HTTP_CODES: Mapping[int, str] = {
     404: "not_found",
@@ -181,6 +185,8 @@ def validation_problem(errors: Sequence[ErrorDetails]) -> Problem:
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """The response for an exception. One that nobody foresaw is logged with its traceback."""
     problem = problem_of(error)
+    if problem is None and isinstance(error, HTTPException) and error.detail == _CLIENT_GONE:
+        problem = Problem("cancelled", "the client went away before its request was whole")
     if problem is None:
         request_id = request.headers.get(HEADER, "")
         logger.error("request %s: %s %s failed", request_id, request.method, request.url.path, exc_info=error)
@@ -200,7 +206,12 @@ def problem_response(problem: Problem) -> Response[bytes]:
 
 def _http_problem(error: HTTPException) -> Problem:
     code = _HTTP_CODES.get(error.status_code, "invalid_request")
-    return Problem(code, error.detail or HTTPStatus(error.status_code).phrase, status=error.status_code)
+    details: Any = error.extra
+    match details:
+        case [{"key": str(name), "message": str(message)}, *_]:  # Litestar's, of a parameter
+            return Problem(code, f"{name}: {message}", name, error.status_code)
+        case _:
+            return Problem(code, error.detail or HTTPStatus(error.status_code).phrase, status=error.status_code)
 
 
 def _type_of(status: int) -> str:

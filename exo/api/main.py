@@ -11,6 +11,7 @@ from exo.api.front import Front
 from exo.api.generations import Generations
 from exo.api.progress import log_progress
 from exo.api.server import Server, bind
+from exo.bus.address import without_password
 from exo.bus.client import connect, new_id
 from exo.bus.gauges import subscribe_gauges
 from exo.bus.replica import following
@@ -26,7 +27,7 @@ LAST_SECONDS = 1.5
 async def run_api(settings: Settings) -> None:
     """Run until cancelled, then end within two seconds, whatever is open. Raises Fatal where it cannot go on."""
     listener = bind(settings.api_host, settings.api_port)
-    front = Front(f"NATS at {settings.nats_url}")
+    front = Front(f"NATS at {without_password(settings.nats_url)}")
     server = Server(front)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     working = asyncio.create_task(_work(settings, front, server))

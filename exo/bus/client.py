@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from nats.aio.client import Client
@@ -14,7 +15,8 @@ from nats.js import JetStreamContext
 from nats.js.errors import ServiceUnavailableError
 
 import nats
-from exo.bus.streams import ensure_streams
+from exo.bus.address import without_password
+from exo.bus.streams import ensure_streams, incarnations
 from exo.bus.subjects import Subjects
 from exo.errors import Fatal, Retryable
 
@@ -26,6 +28,8 @@ JETSTREAM_PATIENCE = 10.0
 """Seconds that a server may take from an open port to a working JetStream."""
 ATTEMPT_HEADER = "Exo-Attempt"
 """On a message that is sent again: the one before may have arrived all the same."""
+WATCH_PAUSE = 2.0
+"""Seconds between two looks at whether the streams are still those that this process reads."""
 QUIET = 0.5
 """Seconds without NATS that are not worth a word: at a stop of the whole node it is the first to go."""
 REQUEST_TIMEOUT = 2.0
@@ -33,15 +37,21 @@ REQUEST_TIMEOUT = 2.0
 
 
 class Bus:
-    """One process' connection. `connections` grows with each reconnect: what was set up on an earlier one is stale."""
+    """One process' connection. `connections` grows with each reconnect, and when somebody made a stream anew: what was
+    set up before is stale."""
 
     def __init__(self, client: Client, subjects: Subjects, url: str) -> None:
+        """`url`: as it is shown, without a password."""
         self.client = client
         self.js: JetStreamContext = client.jetstream(timeout=REQUEST_TIMEOUT)
         self.subjects = subjects
         self.url = url
         self.connections = 1
+        self.incarnations: Mapping[str, datetime] = {}
+        """When each stream was made, as of the last preparation: a stream that is another begins at 1 again."""
         self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
+        self._renewing = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def is_connected(self) -> bool:
@@ -54,6 +64,8 @@ class Bus:
 
     async def close(self) -> None:
         """Send what is waiting to be sent, for at most half a second, and disconnect."""
+        if self._watching is not None:
+            self._watching.cancel()
         try:
             await self.client.flush(timeout=0.5)  # pyright: ignore[reportArgumentType]  takes fractions too
         except (NatsError, OSError, TimeoutError):
@@ -67,8 +79,31 @@ class Bus:
 
         The client calls this in a task of its own, which it cancels when the connection is lost again.
         """
-        self.connections += 1
         logger.info("reconnected to NATS at %s", self.url)
+        async with self._renewing:
+            await self._renew()
+
+    def watch_streams(self) -> None:
+        """From now on, bring back streams that somebody deleted, and notice those that somebody made anew."""
+        self._watching = asyncio.create_task(self._watch_streams())
+
+    async def _watch_streams(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_PAUSE)
+            if not self.client.is_connected:
+                continue
+            async with self._renewing:
+                if await self._streams_changed():
+                    logger.warning("streams of NATS at %s were deleted or made anew; going on with new ones", self.url)
+                    await self._renew()
+
+    async def _streams_changed(self) -> bool:
+        try:
+            return await incarnations(self.js) != self.incarnations
+        except (NatsError, TimeoutError):
+            return False
+
+    async def _renew(self) -> None:
         while True:
             try:
                 await prepare_streams(self)
@@ -76,6 +111,7 @@ class Bus:
             except Fatal as error:
                 logger.error("%s; trying again", error)
                 await asyncio.sleep(CONNECT_PAUSE)
+        self.connections += 1
         for callback in self._on_reconnect:
             await callback()
 
@@ -85,6 +121,7 @@ async def connect(url: str, cluster: str, name: str) -> Bus:
 
     Raises Fatal where the server has no JetStream or carries another cluster.
     """
+    shown = without_password(url)
     await _wait_for_port(url)
     holder: list[Bus] = []
 
@@ -93,7 +130,7 @@ async def connect(url: str, cluster: str, name: str) -> Bus:
 
     def say_lost() -> None:
         if holder and not holder[0].client.is_closed and not holder[0].is_connected:
-            logger.warning("lost NATS at %s; reconnecting", url)
+            logger.warning("lost NATS at %s; reconnecting", shown)
 
     async def reconnected() -> None:
         if holder:
@@ -112,10 +149,11 @@ async def connect(url: str, cluster: str, name: str) -> Bus:
         error_cb=errored,
         pending_size=16 * 2**20,
     )
-    bus = Bus(client, Subjects(cluster), url)
+    bus = Bus(client, Subjects(cluster), shown)
     holder.append(bus)
     try:
         await prepare_streams(bus)
+        bus.watch_streams()
     except BaseException:
         await client.close()
         raise
@@ -129,6 +167,7 @@ async def prepare_streams(bus: Bus) -> None:
     while True:
         try:
             await ensure_streams(bus.js, bus.subjects)
+            bus.incarnations = await incarnations(bus.js)
             return
         except (NatsError, TimeoutError) as error:
             if loop.time() > deadline:
@@ -181,7 +220,7 @@ async def _wait_for_port(url: str) -> None:
             return
         except OSError:
             if not said:
-                logger.info("waiting for NATS at %s", url)
+                logger.info("waiting for NATS at %s", without_password(url))
                 said = True
             await asyncio.sleep(CONNECT_PAUSE)
 

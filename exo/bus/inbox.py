@@ -21,6 +21,8 @@ from exo.process import give_way
 CONSUMER = "master"
 ACK_WAIT = 10.0
 """Seconds after which an unacknowledged message comes again."""
+MESSAGE_MOST = 2**20
+"""Bytes of a message that is decided on: what follows from it has to fit into messages of EVENTS, of 8 MB each."""
 PATIENCE = 10.0
 """Seconds that a sender waits for the inbox to take its message."""
 
@@ -116,6 +118,9 @@ class Inbox:
 
     def _received(self, message: Msg) -> Received:
         metadata, headers = message.metadata, message.headers or {}
+        if len(message.data) > MESSAGE_MOST:
+            problem = f"it has {len(message.data)} bytes, and {MESSAGE_MOST} are the most"
+            return Received(message, None, may_repeat=False, problem=problem)
         repeats = metadata.num_delivered > 1 or metadata.sequence.stream <= self._old or ATTEMPT_HEADER in headers
         try:
             return Received(message, _envelopes.validate_json(message.data), repeats)

@@ -11,6 +11,7 @@ from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
 from exo.bus.client import CONNECT_PAUSE, Bus
+from exo.bus.streams import EVENTS
 from exo.process import give_way
 
 logger = logging.getLogger(__name__)
@@ -35,11 +36,14 @@ async def read_batches(bus: Bus, stream: str, subject: str, start: int) -> Async
     """As `read_stream`, in lists of what is there already: one message when they trickle, many when they pour.
 
     An ordered consumer that is set up anew after each reconnect. The client's own reset may begin too early, so what
-    was seen already is dropped here.
+    was seen already is dropped here. A stream that somebody made anew is read from its beginning, except for EVENTS,
+    whose numbers go on.
     """
-    expected = start
+    expected, incarnation = start, bus.incarnations.get(stream)
     while True:
         connection = bus.connections
+        if stream != EVENTS and bus.incarnations.get(stream) != incarnation:
+            expected, incarnation = 1, bus.incarnations.get(stream)
         subscription = await _subscribe(bus, stream, subject, expected)
         try:
             while connection == bus.connections:

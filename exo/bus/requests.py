@@ -2,12 +2,13 @@
 
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
+from pydantic import ValidationError
 
 from exo.bus.client import Bus, asking, publish
 from exo.bus.streams import BLOBS, REQUESTS
 from exo.domain.ids import TaskId
 from exo.domain.messages.requests import GenerationRequest
-from exo.errors import Retryable
+from exo.errors import Rejected, Retryable
 
 INLINE_MOST = 7 * 2**20
 """Bytes of a payload that fit into one message; a larger one goes to the object store. The message limit is 8 MB."""
@@ -25,7 +26,10 @@ async def put_request(bus: Bus, task_id: TaskId, request: GenerationRequest) -> 
 
 
 async def get_request(bus: Bus, task_id: TaskId) -> GenerationRequest | None:
-    """The payload of a generation; None where it is gone. Raises Retryable where NATS stays away."""
+    """The payload of a generation; None where it is gone.
+
+    Raises Rejected where it cannot be read, and Retryable where NATS stays away.
+    """
     try:
         message = await bus.js.get_last_msg(REQUESTS, bus.subjects.request(task_id), direct=True)
         payload = message.data or await _get_blob(bus, task_id)
@@ -33,7 +37,11 @@ async def get_request(bus: Bus, task_id: TaskId) -> GenerationRequest | None:
         return None
     except (NatsError, TimeoutError) as error:
         raise Retryable(f"the request {task_id} cannot be read: {error!r}") from error
-    return GenerationRequest.model_validate_json(payload)
+    try:
+        return GenerationRequest.model_validate_json(payload)
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"]
+        raise Rejected(f"the request cannot be read by this node: {problem}", code="request_unreadable") from error
 
 
 async def _put_blob(bus: Bus, task_id: TaskId, payload: bytes) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
 
+from exo.bus.address import without_password
 from exo.domain.ids import NodeId
 from exo.errors import Fatal
 from exo.resources import resource_dir
@@ -28,7 +29,7 @@ def run_server(home: Path, url: str, node_id: NodeId) -> None:
     binary = find_binary()
     config = render_config(home, url, node_id)
     check_config(binary, config)
-    logger.info("listening at %s; output goes to %s", url, config.with_name("nats-server.log"))
+    logger.info("listening at %s; output goes to %s", without_password(url), config.with_name("nats-server.log"))
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(binary, [str(binary), "--config", str(config)])
@@ -57,7 +58,13 @@ def render_config(home: Path, url: str, node_id: NodeId) -> Path:
         config = store / "nats-server.conf"
         log_file = store / "nats-server.log"
         config.write_text(
-            template.substitute(host=host, port=port, node_id=node_id, store_dir=store / "jetstream", log_file=log_file)
+            template.substitute(
+                host=host,
+                port=port,
+                node_id=node_id,
+                store_dir=_quoted(store / "jetstream"),
+                log_file=_quoted(log_file),
+            )
         )
     except OSError as error:
         raise Fatal(f"cannot write NATS' files to {store}: {error.strerror}") from error
@@ -106,6 +113,11 @@ def check_config(binary: Path, config: Path) -> None:
     if result.returncode != 0:
         problem = (result.stderr or result.stdout).strip().splitlines()
         raise Fatal(f"nats-server refuses {config}: {problem[-1] if problem else 'no reason given'}")
+
+
+def _quoted(path: Path) -> str:
+    """A path as it stands between double quotes in the server's configuration."""
+    return str(path).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _is_own_address(host: str) -> bool:

@@ -1,6 +1,7 @@
 """The streams and buckets, declared as data and brought about at start."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from nats.js import JetStreamContext
 from nats.js.api import (
@@ -25,6 +26,8 @@ GAUGES_TTL = 10.0
 """Seconds after which a silent node's figures are gone."""
 DUPLICATE_WINDOW = 120.0
 """Seconds within which the server drops a message that was sent twice; the log's own check has no end."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def stream_configs(subjects: Subjects) -> Sequence[StreamConfig]:
@@ -100,6 +103,11 @@ async def ensure_streams(js: JetStreamContext, subjects: Subjects) -> None:
     for bucket in BUCKETS:
         await js.create_key_value(config=bucket)
     await js.create_object_store(bucket=BLOBS, config=BLOB_STORE)
+
+
+async def incarnations(js: JetStreamContext) -> Mapping[str, datetime]:
+    """When each stream, and each bucket's, was made. One that was deleted and made anew has another time."""
+    return {info.config.name or "": info.created or _NEVER for info in await js.streams_info()}
 
 
 async def _ensure_stream(js: JetStreamContext, wanted: StreamConfig) -> None:

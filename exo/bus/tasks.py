@@ -1,15 +1,18 @@
 """The stream `TASKS`: what each instance's runners are told."""
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from exo.bus.client import REQUEST_TIMEOUT, Bus, asking, publish
 from exo.bus.reader import read_stream
 from exo.bus.streams import TASKS
 from exo.domain.ids import InstanceId
 from exo.domain.messages.tasks import Task
+
+logger = logging.getLogger(__name__)
 
 _tasks: TypeAdapter[Task] = TypeAdapter(Task)
 
@@ -33,7 +36,12 @@ async def last_task(bus: Bus) -> int:
 
 
 async def follow_tasks(bus: Bus, instance_id: InstanceId, after: int) -> AsyncGenerator[Task]:
-    """An instance's tasks after a stream sequence, in order, now and later."""
+    """An instance's tasks after a stream sequence, in order, now and later. What cannot be read is left out."""
     async with aclosing(read_stream(bus, TASKS, bus.subjects.task(instance_id), after + 1)) as messages:
         async for message in messages:
-            yield _tasks.validate_json(message.data)
+            try:
+                task = _tasks.validate_json(message.data)
+            except ValidationError as error:
+                logger.error("left an unreadable task of %s out: %s", instance_id, error.errors()[0]["msg"])
+                continue
+            yield task

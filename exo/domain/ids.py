@@ -24,7 +24,7 @@ ApiId = NewType("ApiId", str)
 ModelId = NewType("ModelId", str)
 """A model's full name, as in `HuggingFaceTB/SmolLM2-135M-Instruct`. Never part of a subject."""
 
-TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+TOKEN = re.compile(r"^[A-Za-z0-9_-]+$")
 
 
 def is_token(text: str) -> bool:

@@ -4,6 +4,9 @@ SLOTS = 8
 """Generations side by side on one instance, unless its placement says otherwise."""
 CONTEXT_TOKENS = 8192
 """Context that memory is reserved for, unless the placement says otherwise or the model has less."""
+SLOTS_MOST = 1024
+CONTEXT_MOST = 2**31
+"""What a placement may ask for at most; no model and no machine comes near either."""
 QUEUE_PER_MODEL = 1000
 """Generations that may wait for one model; the next is refused."""
 

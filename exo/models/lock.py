@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from exo.errors import Fatal
 from exo.models.progress import Cancelled, IsCancelled
 
 POLL_SECONDS = 0.2
@@ -33,9 +34,15 @@ def locked(file: Path, cancelled: IsCancelled) -> Generator[None]:
 
 @contextmanager
 def locked_if_free(file: Path) -> Generator[bool]:
-    """Whether the lock could be had at once; held until the end of the block if so."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    """Whether the lock could be had at once; held until the end of the block if so.
+
+    Raises Fatal where the folder cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise Fatal(f"the home folder {file.parent} cannot be used: {error}; set EXO_HOME to another") from error
     try:
         yield _taken(descriptor)
     finally:

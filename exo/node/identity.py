@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 from exo.domain.ids import NodeId, is_token
+from exo.errors import Fatal
 
 FILE = "node_id"
 
@@ -12,14 +13,17 @@ FILE = "node_id"
 def node_id(home: Path) -> NodeId:
     """The id in `home/node_id`, made at the first call; two processes that start together get the same one.
 
-    Raises ValueError, naming the file, when it holds something else than one id.
+    Raises Fatal, saying what to do, when it holds something else than one id, or the folder cannot be written.
     """
     file = home / FILE
-    if not file.exists():
-        _create(file)
-    text = file.read_text(encoding="utf-8").strip()
+    try:
+        if not file.exists():
+            _create(file)
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Fatal(f"the home folder {home} cannot be used: {error}; set EXO_HOME to another") from error
     if not is_token(text) or len(text) > 64:
-        raise ValueError(f"{file} holds no node id: delete it, and this machine joins as a new node")
+        raise Fatal(f"{file} holds no node id: delete it, and this machine joins as a new node")
     return NodeId(text)
 
 

@@ -27,6 +27,10 @@ logger = logging.getLogger(__name__)
 
 REPORT_PATIENCE = 3600.0
 """Seconds that a report of an ended generation is tried: nobody else knows what it says."""
+REQUEST_PATIENCE = 30.0
+"""Seconds that the text of a request is tried, while NATS stays away."""
+REQUEST_PAUSE = 0.5
+"""Seconds between two tries."""
 SHORT_PROMPT = 4096
 """Characters that are turned into tokens within a millisecond or two."""
 SEEN_KEPT = 10_000
@@ -60,7 +64,8 @@ class RunnerLoop:
                 await self._cancel(task.task_id)
 
     def _is_new(self, task: GenerateTask) -> bool:
-        if task.processes[self._spec.shard.rank] != self._spec.process:
+        rank = self._spec.shard.rank
+        if rank >= len(task.processes) or task.processes[rank] != self._spec.process:
             logger.info("left task %s alone: it was given to an earlier process", task.task_id)
             return False
         if task.task_id in self._seen:
@@ -96,11 +101,15 @@ class RunnerLoop:
         return await asyncio.to_thread(self._tokenizer.encode_chat, messages)
 
     async def _request(self, task_id: TaskId) -> GenerationRequest:
+        deadline = time.monotonic() + REQUEST_PATIENCE
         while True:
             try:
                 request = await get_request(self._bus, task_id)
             except Retryable as error:
-                logger.warning("%s; trying again", error)
+                if time.monotonic() > deadline:
+                    raise Rejected(str(error), code="unavailable") from error
+                logger.info("%s; trying again", error)
+                await asyncio.sleep(REQUEST_PAUSE)
                 continue
             if request is None:
                 raise Rejected("the request's text is gone: it is kept for one hour", code="request_expired")

@@ -18,7 +18,7 @@ from exo.models.lock import locked_if_free
 from exo.node.engines import available_engines
 from exo.node.facts import node_facts
 from exo.node.gauges import node_gauges
-from exo.node.identity import node_id
+from exo.node.identity import FILE, node_id
 from exo.worker.models import Models
 from exo.worker.supervisor import Supervisor
 
@@ -68,6 +68,7 @@ class Worker:
         self._models = Models(settings, bus, replica, self._node_id, self._wake.set)
         self._supervisor = Supervisor(settings, bus, replica, self._wake.set)
         self._reported: NodeSeen | None = None
+        self._joined = False
 
     async def run(self) -> None:
         """Report and act without end."""
@@ -133,6 +134,7 @@ class Worker:
         while True:
             self._wake.clear()
             self._supervisor.check()
+            self._refuse_a_double()
             if self._replica.is_live and self._is_member():
                 local = Local(self._supervisor.processes, self._models.preparing, self._models.ready)
                 for action in plan(self._node_id, self._replica.state, local, time.time()):
@@ -147,6 +149,19 @@ class Worker:
         """Whether State has heard of this start of the worker: before, it tells of an earlier one's runners."""
         node = self._replica.state.nodes.get(self._node_id)
         return node is None or node.boot_id == self._boot_id
+
+    def _refuse_a_double(self) -> None:
+        """Two workers with one node's id would take the node from each other without end."""
+        node = self._replica.state.nodes.get(self._node_id)
+        if node is None or not self._replica.is_live:
+            return
+        if node.boot_id == self._boot_id:
+            self._joined = True
+        elif self._joined:
+            raise Fatal(
+                f"another worker joined with this node's id, on {node.facts.hostname}: two homes are copies of one. "
+                f"Delete the file {self._settings.home / FILE} of one of them, and start it again"
+            )
 
     async def _perform(self, action: Action) -> None:
         match action:

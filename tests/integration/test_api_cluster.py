@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 
 import httpx
@@ -140,12 +141,27 @@ def test_a_generation_is_cancelled_by_the_id_of_its_answer(client: httpx.Client,
         ("DELETE", "/instance/x?wait=never", 400),
         ("GET", "/instance/%00", 404),
         ("GET", "/v1/models/%2e%2e/x", 404),
+        ("GET", f"/state/ended/{'9' * 5000}", 404),
+        ("GET", f"/events?after={2**64}", 400),
     ],
 )
 def test_every_error_has_the_envelope(client: httpx.Client, method: str, path: str, status: int) -> None:
     response = client.request(method, path)
     assert response.status_code == status
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_bad_parameter_is_named(client: httpx.Client) -> None:
+    error = client.get("/events?after=-1").json()["error"]
+    assert error["param"] == "after"
+    assert error["message"].startswith("after: ")
+
+
+def test_a_body_that_is_cut_short_is_no_fault_of_the_server(client: httpx.Client, shared_stack: Stack) -> None:
+    with socket.create_connection(("127.0.0.1", shared_stack.api_port)) as connection:
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
+    assert client.get("/health").status_code == 200
+    assert "Traceback" not in shared_stack.output("api")
 
 
 def test_a_request_keeps_its_id_or_gets_one(client: httpx.Client) -> None:

@@ -133,7 +133,7 @@ def test_a_queue_has_an_end(cluster: Cluster) -> None:
         for number in range(limits.QUEUE_PER_MODEL - 1)
     }
     cluster.state = cluster.state.model_copy(update={"generations": cluster.state.generations.update(many)})
-    refused = cluster.refusal(start("one too many"))
+    refused = cluster.refusal(start("one-too-many"))
     assert refused.code == "queue_full"
     assert str(limits.QUEUE_PER_MODEL) in refused.reason
 

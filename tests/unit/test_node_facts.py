@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from exo.domain.ids import NodeId, is_token
+from exo.errors import Fatal
 from exo.node.chip import chip, from_cpuinfo
 from exo.node.container import memory_left, memory_limit
 from exo.node.engines import available_engines
@@ -47,7 +48,7 @@ def test_processes_that_start_together_get_one_id(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "two words", "a.b", ">", "x" * 65, "a\nb"])
 def test_a_file_that_holds_no_id_is_told_and_kept(tmp_path: Path, content: str) -> None:
     (tmp_path / "node_id").write_text(content)
-    with pytest.raises(ValueError, match="node_id holds no node id: delete it"):
+    with pytest.raises(Fatal, match="node_id holds no node id: delete it"):
         node_id(tmp_path)
     assert (tmp_path / "node_id").read_text() == content
 

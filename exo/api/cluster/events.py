@@ -14,12 +14,18 @@ from exo.bus.events import follow
 
 HEARTBEAT = 10.0
 """Seconds of silence before a sign of life."""
+POSITION_MOST = 2**53
+"""Of a number that JSON's readers keep exact."""
 
 Position = Annotated[
-    int | None, QueryParameter(name="after", ge=0, description="Events after this position; absent: only new ones")
+    int | None,
+    QueryParameter(
+        name="after", ge=0, le=POSITION_MOST, description="Events after this position; absent: only new ones"
+    ),
 ]
 LastEventId = Annotated[
-    int | None, HeaderParameter(name="Last-Event-ID", ge=0, description="As `after`, and goes before it")
+    int | None,
+    HeaderParameter(name="Last-Event-ID", ge=0, le=POSITION_MOST, description="As `after`, and goes before it"),
 ]
 
 

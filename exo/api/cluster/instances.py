@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from litestar import Request, Response, delete, get, post
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from exo.api.bodies import with_body
@@ -11,6 +11,7 @@ from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
 from exo.api.models_known import find_model
 from exo.domain.ids import InstanceId
+from exo.domain.limits import CONTEXT_MOST, SLOTS_MOST
 from exo.domain.messages.commands import DeleteInstance, PlaceInstance
 from exo.domain.state import generations_on, is_ready
 from exo.errors import Rejected
@@ -22,8 +23,8 @@ class PlaceRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     model_id: Annotated[str, Field(min_length=1, validation_alias=AliasChoices("model_id", "model"))]
-    context: PositiveInt | None = None
-    slots: PositiveInt | None = None
+    context: Annotated[int, Field(gt=0, le=CONTEXT_MOST)] | None = None
+    slots: Annotated[int, Field(gt=0, le=SLOTS_MOST)] | None = None
 
 
 @post(

@@ -1,5 +1,6 @@
 """`GET /state`: everything that decisions rest on."""
 
+import re
 from typing import Any, cast
 
 from litestar import Response, get
@@ -7,6 +8,8 @@ from pydantic_core import from_json, to_json
 
 from exo.api.context import Api
 from exo.errors import Rejected
+
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 
 @get("/state", summary="The cluster's State", tags=["Cluster"])
@@ -33,6 +36,6 @@ def _step(part: Any, path: str) -> tuple[Any, str]:
         key = path[:end]
         if isinstance(part, dict) and key in part:
             return cast(dict[str, Any], part)[key], path[end + 1 :]
-        if isinstance(part, list) and key.isdecimal() and int(key) < len(cast(list[Any], part)):
+        if isinstance(part, list) and _INDEX.fullmatch(key) and int(key) < len(cast(list[Any], part)):
             return cast(list[Any], part)[int(key)], path[end + 1 :]
     raise Rejected(f"State has nothing at '{path}'", code="not_found")

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
-from exo.domain.ids import ApiId, InstanceId, ModelId, TaskId
+from exo.domain.ids import TOKEN, ApiId, InstanceId, ModelId, TaskId
+from exo.domain.limits import CONTEXT_MOST, SLOTS_MOST
 
 
 class PlaceInstance(Frozen):
@@ -14,9 +15,9 @@ class PlaceInstance(Frozen):
     type: Literal["PlaceInstance"] = "PlaceInstance"
     version: Literal[1] = 1
     model_id: ModelId
-    context: PositiveInt | None = None
+    context: Annotated[int, Field(gt=0, le=CONTEXT_MOST)] | None = None
     """Tokens of prompt and output to reserve memory for; None: a default, at most the model's own."""
-    slots: PositiveInt | None = None
+    slots: Annotated[int, Field(gt=0, le=SLOTS_MOST)] | None = None
     """Generations that may run side by side; None: a default."""
     only_if_absent: bool = False
     """Refuse when an instance of the model is there already, instead of adding a replica."""
@@ -35,13 +36,13 @@ class StartGeneration(Frozen):
 
     type: Literal["StartGeneration"] = "StartGeneration"
     version: Literal[1] = 1
-    task_id: TaskId
+    task_id: Annotated[TaskId, Field(pattern=TOKEN.pattern, max_length=64)]
     model_id: ModelId
     estimated_tokens: NonNegativeInt
     """Of the prompt, by its length."""
     key: str
     """Who pays: the name of the API key, or `anonymous`."""
-    reply_to: ApiId
+    reply_to: Annotated[ApiId, Field(pattern=TOKEN.pattern, max_length=64)]
     prompt: str | None = None
     """The request itself, only where the operator chose to log prompts."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
-from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
+from exo.domain.ids import TOKEN, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.node import Holding, NodeFacts
 from exo.domain.runner_status import RunnerStatus
 from exo.domain.sampling import FinishReason, Timings, Usage
@@ -16,7 +16,7 @@ class NodeSeen(Frozen):
 
     type: Literal["NodeSeen"] = "NodeSeen"
     version: Literal[1] = 1
-    node_id: NodeId
+    node_id: Annotated[NodeId, Field(pattern=TOKEN.pattern, max_length=64)]
     boot_id: str
     """New at every start of the worker: all runners of an earlier one are gone."""
     facts: NodeFacts
