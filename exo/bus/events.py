@@ -8,12 +8,12 @@ from contextlib import aclosing
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
-from pydantic import TypeAdapter, ValidationError
 
 from exo.bus.client import REQUEST_TIMEOUT, Bus, asking, new_id
 from exo.bus.reader import read_batches
 from exo.bus.streams import EVENTS, event_stream_config
 from exo.domain.messages.events import Entry, Recorded
+from exo.domain.messages.upcast import UnreadableEvent, read_entry
 from exo.errors import ExoError, Fatal, Retryable
 
 BATCH_MOST = 1000
@@ -22,8 +22,6 @@ CHAIN_MOST = 16
 """Up to so many lone entries are quicker as a chain of messages: 0.3 ms for two, against 2 ms for any batch."""
 _WRONG_LAST = frozenset({10070, 10071, 10164})
 """The server's codes for an expected last message, or last sequence, that is not the last."""
-
-_entries = TypeAdapter(Entry)
 
 
 class Fenced(ExoError):  # noqa: N818  (the design's word)
@@ -155,9 +153,8 @@ def _recorded(message: Msg) -> Recorded:
 
 def _entry(position: int, payload: bytes) -> Entry:
     try:
-        return _entries.validate_json(payload)
-    except ValidationError as error:
+        return read_entry(payload)
+    except UnreadableEvent as error:
         raise Fatal(
-            f"the stream EVENTS holds at position {position} what this version of exo cannot read: a newer one "
-            "wrote it. Upgrade this node"
+            f"the stream EVENTS holds at position {position} what this version of exo cannot read: the event {error}"
         ) from error

@@ -12,8 +12,9 @@ from pydantic import TypeAdapter
 from exo.bus.client import CONNECT_PAUSE, Bus
 from exo.domain.ids import MessageId
 from exo.domain.messages.events import Recorded
+from exo.domain.messages.upcast import UnreadableEvent, read_recorded
 from exo.domain.state import State
-from exo.errors import ExoError, Retryable
+from exo.errors import ExoError, Fatal, Retryable
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,15 @@ async def ask_state(bus: Bus, patience: float) -> State:
 
 
 async def ask_outcome(bus: Bus, message_id: MessageId, patience: float) -> list[Recorded]:
-    """The events that a command or report led to; none where no master has acted on it. Raises Retryable."""
-    return _recorded.validate_json(await _ask(bus, "outcome", message_id.encode(), patience))
+    """The events that a command or report led to; none where no master has acted on it.
+
+    Raises Retryable, and Fatal where a master answers what only a newer version can read.
+    """
+    answer = await _ask(bus, "outcome", message_id.encode(), patience)
+    try:
+        return read_recorded(answer)
+    except UnreadableEvent as error:
+        raise Fatal(f"a master answered with what this version of exo cannot read: an event {error}") from error
 
 
 async def answer_queries(

@@ -1,39 +1,21 @@
 """Events to rows and back."""
 
 import hashlib
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from exo.domain.messages.events import Compacted, Event, Recorded
+from exo.domain.messages.upcast import UPCASTERS, VERSIONS, UnreadableEvent, Upcasters, read_event
 from exo.errors import Fatal
 
 GENESIS = hashlib.sha256(b"exo event log").hexdigest()
 """What the first row's chain is built on."""
 
-Body = dict[str, object]
-"""An event as plain data."""
-
-Upcasters = Mapping[tuple[str, int], Callable[[Body], Body]]
-
-UPCASTERS: Upcasters = {}
-"""By type and version: lifts an event's plain data to the next version, whose number it sets."""
-
-_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 _PAGE: TypeAdapter[list[Recorded]] = TypeAdapter(list[Recorded])
-
-
-def _known_versions() -> dict[str, int]:
-    union: tuple[type[BaseModel], ...] = get_args(get_args(Event)[0])
-    return {one.model_fields["type"].default: one.model_fields["version"].default for one in union}
-
-
-VERSIONS = _known_versions()
-"""The version of each event type that this program writes."""
 
 COMPACTED = "Compacted"
 """The type of a row whose content was dropped: its body is the digest of what was there, not JSON."""
@@ -150,34 +132,11 @@ def decode(rows: Sequence[StoredEvent], upcasters: Upcasters = UPCASTERS) -> lis
 
 
 def _event(row: StoredEvent, upcasters: Upcasters) -> Event:
+    body = f'{{"type":"{COMPACTED}","digest":{_quoted(str(row.body))}}}' if row.type == COMPACTED else row.body
     try:
-        newest = VERSIONS.get(row.type)
-        if newest is None or row.version > newest:
-            why = f"({row.type} version {row.version}) was written by a newer version: upgrade exo"
-            raise Undecodable(row.position, why)
-        if row.type == COMPACTED:
-            return Compacted(digest=row.body)
-        event = _EVENT.validate_json(row.body) if row.version == newest else _lifted(row, newest, upcasters)
-    except (ValueError, TypeError, KeyError) as error:
-        raise Undecodable(row.position, f"({row.type}) is damaged: {_first_line(error)}") from error
+        event = read_event(row.type, row.version, body, upcasters)
+    except UnreadableEvent as error:
+        raise Undecodable(row.position, str(error)) from error
     if event.type != row.type:
         raise Undecodable(row.position, f"is damaged: it says {event.type}, its row says {row.type}")
     return event
-
-
-def _lifted(row: StoredEvent, newest: int, upcasters: Upcasters) -> Event:
-    body: Body = json.loads(row.body)
-    for version in range(row.version, newest):
-        upcaster = upcasters.get((row.type, version))
-        if upcaster is None:
-            raise Undecodable(row.position, f"({row.type} version {version}) is older than what this version reads")
-        body = upcaster(body)
-    return _EVENT.validate_python(body)
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        return f"{place}: {first['msg']}" if place else first["msg"]
-    return str(error).splitlines()[0]
