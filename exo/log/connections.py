@@ -1,5 +1,6 @@
 """Connections to the log's file, and what SQLite's errors mean to whoever runs a node."""
 
+import errno
 import sqlite3
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
-from exo.errors import Fatal
+from exo.errors import Fatal, Retryable
 
 BUSY_MS = 5000
 """How long a connection waits for another's lock, in milliseconds."""
@@ -23,7 +24,6 @@ BEGIN = "BEGIN IMMEDIATE"
 """A read transaction that turns to writing fails where another has written meanwhile, and does not wait."""
 
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "the disk is full; free some space and start again, nothing was half-written",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; put a copy, or the log of another master, in its place",
     sqlite3.SQLITE_NOTADB: "this is no SQLite file; move it away, or name another home",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; see that it and its folder exist and belong to you",
@@ -81,17 +81,25 @@ async def transaction(connection: AsyncConnection) -> AsyncGenerator[aiosqlite.C
         raise
 
 
+class DiskFull(Retryable):
+    """There is no room for more of the log. Nothing was half-written, and it goes on when there is room again."""
+
+
 @contextmanager
 def explained(path: Path) -> Generator[None, None, None]:
-    """Turns the errors of SQLite and the file system into Fatal, with the file and what to do about it."""
+    """Turns the errors of SQLite and the file system into DiskFull and Fatal, with the file and what to do about it."""
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the low byte: extended codes refine it
+        if code == sqlite3.SQLITE_FULL:
+            raise DiskFull(f"the disk that holds the event log {path} is full: free some space") from error
         advice = _ADVICE.get(code, "SQLite refused")
         raise Fatal(f"the event log {path}: {advice} ({cause})") from error
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(f"the disk that holds the event log {path} is full: free some space") from error
         raise Fatal(f"the event log {path}: {error.strerror}: {error.filename}") from error
 
 

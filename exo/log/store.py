@@ -1,7 +1,7 @@
 """The log of one master: appended to by one process, read by any."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 import aiosqlite
@@ -89,14 +89,18 @@ class LogStore(LogReader):
         Raises OutOfOrder unless their positions follow on `self.position`, and Fatal, saying what to do, where the
         disk or another process is in the way. Cancelled, it ends what it began before it gives way.
         """
-        if not batch:
-            return
-        work = asyncio.ensure_future(self._append(batch))
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait([work])
-            raise
+        if batch:
+            await _whole(self._append(self._encode, batch))
+
+    async def append_rows(self, rows: Sequence[StoredEvent]) -> list[Recorded]:
+        """Adds rows of another master's log as they are, in one transaction as `append`; the events that they hold.
+
+        Raises Fatal, naming the position, where a row does not follow on the one before it.
+        """
+        batch = codec.decode(rows)
+        if rows:
+            await _whole(self._append(lambda _batch: self._checked(rows), batch))
+        return batch
 
     async def write_snapshot(self, state: State) -> None:
         """Keeps `state`, and drops all but the newest few. Raises Fatal as `append` does."""
@@ -108,9 +112,11 @@ class LogStore(LogReader):
                     await connection.exec_driver_sql(_put_snapshot, row)
                     await connection.execute(_old_snapshots)
 
-    async def _append(self, batch: Sequence[Recorded]) -> None:
+    async def _append(
+        self, rows_of: Callable[[Sequence[Recorded]], Sequence[StoredEvent]], batch: Sequence[Recorded]
+    ) -> None:
         async with self._one_at_a_time:
-            rows = self._encode(batch)
+            rows = rows_of(batch)
             changed = project(self._live, batch)
             with connections.explained(self.path):
                 async with transaction(self._writing()) as connection:
@@ -130,6 +136,14 @@ class LogStore(LogReader):
             position, chain = recorded.position, rows[-1].chain
         return rows
 
+    def _checked(self, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+        position, chain = self.position, self.chain
+        for row in rows:
+            if row.position != position + 1 or not codec.follows(row, chain):
+                raise Fatal(f"the event at position {position + 1} of another master's log does not follow on this one")
+            position, chain = row.position, row.chain
+        return rows
+
     async def _read_live(self) -> None:
         unended = select(t.generations).where(t.generations.c.ended_at.is_(None))
         async with self.connect() as connection:
@@ -142,7 +156,19 @@ class LogStore(LogReader):
         return self._connection
 
 
-async def _insert(connection: aiosqlite.Connection, rows: list[StoredEvent], generations: list[GenerationRow]) -> None:
+async def _whole(work: Coroutine[object, object, None]) -> None:
+    """Does it; cancelled, ends it before giving way."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+async def _insert(
+    connection: aiosqlite.Connection, rows: Sequence[StoredEvent], generations: list[GenerationRow]
+) -> None:
     await connection.executemany(_insert_events, rows)
     causes: dict[str, int] = {}
     for row in rows:

@@ -14,6 +14,7 @@ from exo.domain.ids import MessageId
 from exo.errors import Fatal
 from exo.log import connections
 from exo.log.codec import GENESIS
+from exo.log.connections import DiskFull
 from exo.log.store import LogStore
 
 
@@ -99,7 +100,7 @@ async def test_a_generation_has_one_row_with_its_figures(store: LogStore, path: 
     ]
 
 
-async def test_a_full_disk_is_fatal_and_nothing_is_half_written(store: LogStore) -> None:
+async def test_a_full_disk_is_said_and_nothing_is_half_written(store: LogStore) -> None:
     await store.append(history(10))
     connection = store._connection
     assert connection is not None
@@ -107,7 +108,7 @@ async def test_a_full_disk_is_fatal_and_nothing_is_half_written(store: LogStore)
     await connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 2}")
     await connection.rollback()
     chain = store.chain
-    with pytest.raises(Fatal, match="the disk is full; free some space"):
+    with pytest.raises(DiskFull, match="is full: free some space"):
         await store.append(history(1000, after=10))
     assert (store.position, store.chain) == (10, chain)
     assert await store.refresh() == 10
@@ -117,6 +118,24 @@ async def test_a_full_disk_is_fatal_and_nothing_is_half_written(store: LogStore)
     await connection.rollback()
     await store.append(history(1000, after=10))
     assert await store.refresh() == 1010
+
+
+async def test_another_masters_rows_are_taken_as_they_are(store: LogStore, tmp_path: Path) -> None:
+    await store.append(history(30))
+    other = await LogStore.open(tmp_path / "other.sqlite3", durable=False)
+    try:
+        assert await other.append_rows(await store.rows(0, 20)) == history(20)
+        with pytest.raises(Fatal, match=r"position 21 .* does not follow"):
+            await other.append_rows(await store.rows(21))
+        changed = [row._replace(source="somebody") for row in await store.rows(20)]
+        with pytest.raises(Fatal, match=r"position 21 .* does not follow"):
+            await other.append_rows(changed)
+        await other.append_rows(await store.rows(20))
+        assert (other.position, other.chain) == (30, store.chain)
+        assert await other.rows(0) == await store.rows(0)
+        assert await other.seen([MessageId("start-3")]) == await store.seen([MessageId("start-3")])
+    finally:
+        await other.close()
 
 
 async def test_a_second_writer_is_noticed(store: LogStore, path: Path) -> None:
