@@ -1,6 +1,11 @@
 """What every message and every part of State has in common: frozen, closed, and plain data."""
 
+from collections.abc import Mapping
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict
+
+_set = object.__setattr__
 
 
 class Frozen(BaseModel):
@@ -10,3 +15,18 @@ class Frozen(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def replaced(self, changes: Mapping[str, object]) -> Self:
+        """A copy with other values in some fields; the values are not checked.
+
+        Equal to what `model_copy(update=changes)` gives, in half the time: a fold is one or two of these. Which fields
+        were given and which are defaults is not kept apart; nothing here asks for it.
+        """
+        cls = type(self)
+        copy = cls.__new__(cls)
+        # What `BaseModel.model_copy` does, for a model without extra and private attributes.
+        _set(copy, "__dict__", {**self.__dict__, **changes})
+        _set(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__)
+        _set(copy, "__pydantic_extra__", None)
+        _set(copy, "__pydantic_private__", None)
+        return copy

@@ -10,7 +10,7 @@ from exo.domain.messages.events import (
     DownloadFailed,
     DownloadFinished,
     DownloadStarted,
-    Entry,
+    Event,
     GenerationDispatched,
     GenerationFinished,
     GenerationQueued,
@@ -29,7 +29,7 @@ from exo.domain.messages.events import (
     RunnerStopped,
     RunnerWarming,
 )
-from exo.domain.state import State
+from exo.domain.state import State, StateChanges
 from exo.errors import ExoError
 
 
@@ -44,52 +44,52 @@ class OutOfOrder(ExoError):  # noqa: N818  (the design's word)
 
 def fold(state: State, recorded: Recorded) -> State:
     """The state after one more event. Pure: no clock, no I/O. Raises OutOfOrder unless the position is the next one."""
-    if recorded.position != state.position + 1:
-        raise OutOfOrder(state.position + 1, recorded.position)
-    moved = state.model_copy(update={"position": recorded.position, "time": recorded.entry.recorded_at})
-    return _apply(moved, recorded.entry)
+    return fold_event(state, recorded.position, recorded.entry.recorded_at, recorded.entry.event)
 
 
-def _apply(state: State, entry: Entry) -> State:
-    match entry.event:
-        case MasterElected() as event:
-            return state.model_copy(update={"epoch": event.epoch, "master": event.node_id})
-        case NodeJoined() as event:
-            return fold_cluster.node_joined(state, event)
-        case NodeChanged() as event:
-            return fold_cluster.node_changed(state, event)
-        case NodeLost() as event:
-            return fold_cluster.node_lost(state, event)
-        case DownloadStarted() as event:
-            return fold_cluster.download_started(state, event)
-        case DownloadFinished() as event:
-            return fold_cluster.download_finished(state, event)
-        case DownloadFailed() as event:
-            return fold_cluster.download_failed(state, event)
-        case InstancePlaced() as event:
-            return fold_cluster.instance_placed(state, event)
-        case InstanceDeleted() as event:
-            return fold_cluster.without_instance(state, event.instance_id)
-        case InstanceFailed() as event:
-            return fold_cluster.instance_failed(state, event)
-        case (
-            RunnerStarted()
-            | RunnerLoading()
-            | RunnerWarming()
-            | RunnerReady()
-            | RunnerFailed()
-            | RunnerStopped() as event
-        ):
-            return fold_cluster.runner_moved(state, event)
-        case GenerationQueued() as event:
-            return fold_generations.queued(state, event)
-        case GenerationDispatched() as event:
-            return fold_generations.dispatched(state, event)
-        case CancellationRequested() as event:
-            return fold_generations.cancellation_requested(state, event)
-        case GenerationFinished() as event:
-            return fold_generations.finished(state, event)
+def fold_event(state: State, position: int, time: float, event: Event) -> State:
+    """As `fold`, of an event that was recorded at `time`, for a replay of very many that needs no more of them."""
+    if position != state.position + 1:
+        raise OutOfOrder(state.position + 1, position)
+    changes = _changes(state, event, position, time)
+    changes["position"], changes["time"] = position, time
+    return state.replaced(changes)
+
+
+def _changes(state: State, event: Event, position: int, time: float) -> StateChanges:
+    # Generations come first because nearly all events are about them.
+    match event:
+        case GenerationQueued():
+            return fold_generations.queued(state, event, position, time)
+        case GenerationDispatched():
+            return fold_generations.dispatched(state, event, time)
+        case GenerationFinished():
+            return fold_generations.finished(state, event, time)
+        case CancellationRequested():
+            return fold_generations.cancellation_requested(state, event, time)
         case CommandRejected() | Compacted():
-            return state
+            return {}
+        case MasterElected():
+            return {"epoch": event.epoch, "master": event.node_id}
+        case NodeJoined():
+            return fold_cluster.node_joined(state, event, time)
+        case NodeChanged():
+            return fold_cluster.node_changed(state, event)
+        case NodeLost():
+            return fold_cluster.node_lost(state, event)
+        case DownloadStarted():
+            return fold_cluster.download_started(state, event, time)
+        case DownloadFinished():
+            return fold_cluster.download_finished(state, event)
+        case DownloadFailed():
+            return fold_cluster.download_failed(state, event, time)
+        case InstancePlaced():
+            return fold_cluster.instance_placed(state, event, time)
+        case InstanceDeleted():
+            return fold_cluster.without_instance(state, event.instance_id)
+        case InstanceFailed():
+            return fold_cluster.instance_failed(state, event, time)
+        case RunnerStarted() | RunnerLoading() | RunnerWarming() | RunnerReady() | RunnerFailed() | RunnerStopped():
+            return fold_cluster.runner_moved(state, event, time)
         case _:
-            assert_never(entry.event)
+            assert_never(event)

@@ -1,13 +1,14 @@
 """How events about nodes, downloads, instances and runners change State.
 
-Total: an event about something that State does not know leaves it unchanged.
+Total: an event about something that State does not know leaves it unchanged. Each function gives the fields of State
+that are others afterwards.
 """
 
 from typing import assert_never
 
 from immutables import Map
 
-from exo.domain.ids import InstanceId, RunnerId
+from exo.domain.ids import InstanceId
 from exo.domain.messages.events import (
     DownloadFailed,
     DownloadFinished,
@@ -25,12 +26,12 @@ from exo.domain.messages.events import (
     RunnerWarming,
 )
 from exo.domain.runner_status import Connecting, Failed, Loading, Ready, Stopped, Waiting, Warming
-from exo.domain.state import Download, Failure, Node, Runner, State, download_key
+from exo.domain.state import Download, Failure, Node, Runner, State, StateChanges, download_key
 
 RunnerEvent = RunnerStarted | RunnerLoading | RunnerWarming | RunnerReady | RunnerFailed | RunnerStopped
 
 
-def node_joined(state: State, event: NodeJoined) -> State:
+def node_joined(state: State, event: NodeJoined, time: float) -> StateChanges:
     """The node is there, and its runners of before are gone: they wait for a process again."""
     node = Node(
         node_id=event.node_id,
@@ -38,7 +39,7 @@ def node_joined(state: State, event: NodeJoined) -> State:
         facts=event.facts,
         available_bytes=event.available_bytes,
         holdings=Map({holding.card.model_id: holding for holding in event.holdings}),
-        joined_at=state.time,
+        joined_at=time,
     )
     runners = state.runners
     for runner in state.runners.values():
@@ -48,66 +49,58 @@ def node_joined(state: State, event: NodeJoined) -> State:
                 instance_id=runner.instance_id,
                 node_id=runner.node_id,
                 status=Waiting(),
-                since=state.time,
+                since=time,
             )
             runners = runners.set(runner.runner_id, reset)
     downloads = Map({key: one for key, one in state.downloads.items() if one.node_id != event.node_id})
-    return state.model_copy(
-        update={"nodes": state.nodes.set(event.node_id, node), "runners": runners, "downloads": downloads}
-    )
+    return {"nodes": state.nodes.set(event.node_id, node), "runners": runners, "downloads": downloads}
 
 
-def node_changed(state: State, event: NodeChanged) -> State:
+def node_changed(state: State, event: NodeChanged) -> StateChanges:
     """New facts about a node that is there."""
     node = state.nodes.get(event.node_id)
     if node is None:
-        return state
+        return {}
     holdings = Map({holding.card.model_id: holding for holding in event.holdings})
-    changed = node.model_copy(
-        update={"facts": event.facts, "available_bytes": event.available_bytes, "holdings": holdings}
-    )
-    return state.model_copy(update={"nodes": state.nodes.set(event.node_id, changed)})
+    changed = node.replaced({"facts": event.facts, "available_bytes": event.available_bytes, "holdings": holdings})
+    return {"nodes": state.nodes.set(event.node_id, changed)}
 
 
-def node_lost(state: State, event: NodeLost) -> State:
+def node_lost(state: State, event: NodeLost) -> StateChanges:
     """The node is gone. Its instances were failed by events before this one."""
     if event.node_id not in state.nodes:
-        return state
+        return {}
     downloads = Map({key: one for key, one in state.downloads.items() if one.node_id != event.node_id})
-    return state.model_copy(update={"nodes": state.nodes.delete(event.node_id), "downloads": downloads})
+    return {"nodes": state.nodes.delete(event.node_id), "downloads": downloads}
 
 
-def download_started(state: State, event: DownloadStarted) -> State:
+def download_started(state: State, event: DownloadStarted, time: float) -> StateChanges:
     """A download runs."""
-    download = Download(node_id=event.node_id, model_id=event.model_id, since=state.time)
+    download = Download(node_id=event.node_id, model_id=event.model_id, since=time)
     key = download_key(event.node_id, event.model_id)
-    return state.model_copy(update={"downloads": state.downloads.set(key, download)})
+    return {"downloads": state.downloads.set(key, download)}
 
 
-def download_failed(state: State, event: DownloadFailed) -> State:
+def download_failed(state: State, event: DownloadFailed, time: float) -> StateChanges:
     """A download is over without the model."""
     key = download_key(event.node_id, event.model_id)
-    failed = Download(
-        node_id=event.node_id, model_id=event.model_id, since=state.time, status="failed", reason=event.reason
-    )
-    return state.model_copy(update={"downloads": state.downloads.set(key, failed)})
+    failed = Download(node_id=event.node_id, model_id=event.model_id, since=time, status="failed", reason=event.reason)
+    return {"downloads": state.downloads.set(key, failed)}
 
 
-def download_finished(state: State, event: DownloadFinished) -> State:
+def download_finished(state: State, event: DownloadFinished) -> StateChanges:
     """The node holds the model."""
     key = download_key(event.node_id, event.model_id)
-    if key in state.downloads:
-        state = state.model_copy(update={"downloads": state.downloads.delete(key)})
+    changes: StateChanges = {"downloads": state.downloads.delete(key)} if key in state.downloads else {}
     node = state.nodes.get(event.node_id)
     holding = node.holdings.get(event.model_id) if node else None
-    if node is None or holding is None:
-        return state
-    ready = holding.model_copy(update={"status": "ready"})
-    changed = node.model_copy(update={"holdings": node.holdings.set(event.model_id, ready)})
-    return state.model_copy(update={"nodes": state.nodes.set(event.node_id, changed)})
+    if node is not None and holding is not None:
+        ready = node.holdings.set(event.model_id, holding.replaced({"status": "ready"}))
+        changes["nodes"] = state.nodes.set(event.node_id, node.replaced({"holdings": ready}))
+    return changes
 
 
-def instance_placed(state: State, event: InstancePlaced) -> State:
+def instance_placed(state: State, event: InstancePlaced, time: float) -> StateChanges:
     """The instance is there and its runners wait for their processes."""
     runners = state.runners
     for shard in event.instance.shards:
@@ -116,42 +109,47 @@ def instance_placed(state: State, event: InstancePlaced) -> State:
             instance_id=event.instance.instance_id,
             node_id=shard.node_id,
             status=Waiting(),
-            since=state.time,
+            since=time,
         )
         runners = runners.set(shard.runner_id, runner)
     instances = state.instances.set(event.instance.instance_id, event.instance)
-    return state.model_copy(update={"instances": instances, "runners": runners})
+    return {"instances": instances, "runners": runners}
 
 
-def without_instance(state: State, instance_id: InstanceId) -> State:
+def without_instance(state: State, instance_id: InstanceId) -> StateChanges:
     """The instance is gone with its runners. Its generations were ended by events before this one."""
     instance = state.instances.get(instance_id)
     if instance is None:
-        return state
+        return {}
     runners = state.runners
     for runner_id in instance.runner_ids:
         runners = runners.delete(runner_id)
-    return state.model_copy(update={"instances": state.instances.delete(instance_id), "runners": runners})
+    return {"instances": state.instances.delete(instance_id), "runners": runners}
 
 
-def instance_failed(state: State, event: InstanceFailed) -> State:
+def instance_failed(state: State, event: InstanceFailed, time: float) -> StateChanges:
     """The instance is gone, and why is remembered for whoever asks for the model next."""
     instance = state.instances.get(event.instance_id)
     if instance is None:
-        return state
-    failure = Failure(reason=event.reason, at=state.time)
-    state = state.model_copy(update={"failures": state.failures.set(instance.model_id, failure)})
-    return without_instance(state, event.instance_id)
+        return {}
+    failure = Failure(reason=event.reason, at=time)
+    gone = without_instance(state, event.instance_id)
+    gone["failures"] = state.failures.set(instance.model_id, failure)
+    return gone
 
 
-def runner_moved(state: State, event: RunnerEvent) -> State:
+def runner_moved(state: State, event: RunnerEvent, time: float) -> StateChanges:
     """The runner is in its new status."""
     runner = state.runners.get(event.runner_id)
     if runner is None:
-        return state
-    moved = runner.model_copy(update={"since": state.time, **_runner_changes(runner, event)})
-    state = state.model_copy(update={"runners": state.runners.set(event.runner_id, moved)})
-    return _without_failure(state, event.runner_id) if isinstance(event, RunnerReady) else state
+        return {}
+    moved = runner.replaced({"since": time, **_runner_changes(runner, event)})
+    changes: StateChanges = {"runners": state.runners.set(event.runner_id, moved)}
+    if isinstance(event, RunnerReady):
+        model_id = state.instances[runner.instance_id].model_id
+        if model_id in state.failures:
+            changes["failures"] = state.failures.delete(model_id)
+    return changes
 
 
 def _runner_changes(runner: Runner, event: RunnerEvent) -> dict[str, object]:
@@ -171,10 +169,3 @@ def _runner_changes(runner: Runner, event: RunnerEvent) -> dict[str, object]:
             return {"status": Stopped()}
         case _:
             assert_never(event)
-
-
-def _without_failure(state: State, runner_id: RunnerId) -> State:
-    model_id = state.instances[state.runners[runner_id].instance_id].model_id
-    if model_id not in state.failures:
-        return state
-    return state.model_copy(update={"failures": state.failures.delete(model_id)})

@@ -1,4 +1,7 @@
-"""How events about generations change State. Total, as all of the fold."""
+"""How events about generations change State. Total, as all of the fold.
+
+Each function gives the fields of State that are others afterwards.
+"""
 
 from exo.domain.messages.events import (
     CancellationRequested,
@@ -6,50 +9,51 @@ from exo.domain.messages.events import (
     GenerationFinished,
     GenerationQueued,
 )
-from exo.domain.state import ENDED_KEPT, EndedGeneration, Generation, State
+from exo.domain.state import ENDED_KEPT, EndedGeneration, Generation, State, StateChanges
 
 
-def queued(state: State, event: GenerationQueued) -> State:
+def queued(state: State, event: GenerationQueued, position: int, time: float) -> StateChanges:
     """One more generation waits."""
     generation = Generation(
         task_id=event.task_id,
         model_id=event.model_id,
         key=event.key,
         reply_to=event.reply_to,
-        queued_at=state.time,
-        queued_position=state.position,
+        queued_at=time,
+        queued_position=position,
         log_output=event.prompt is not None,
     )
-    return state.model_copy(update={"generations": state.generations.set(event.task_id, generation)})
+    return {"generations": state.generations.set(event.task_id, generation)}
 
 
-def dispatched(state: State, event: GenerationDispatched) -> State:
+def dispatched(state: State, event: GenerationDispatched, time: float) -> StateChanges:
     """It is with the processes that the instance's runners are now."""
     generation = state.generations.get(event.task_id)
     instance = state.instances.get(event.instance_id)
     if generation is None or instance is None:
-        return state
+        return {}
     changes = {
         "instance_id": event.instance_id,
-        "dispatched_at": state.time,
-        "processes": tuple(state.runners[runner_id].process for runner_id in instance.runner_ids),
+        "dispatched_at": time,
+        "processes": tuple([state.runners[runner_id].process for runner_id in instance.runner_ids]),
     }
-    return _with(state, generation.model_copy(update=changes))
+    return {"generations": state.generations.set(event.task_id, generation.replaced(changes))}
 
 
-def cancellation_requested(state: State, event: CancellationRequested) -> State:
+def cancellation_requested(state: State, event: CancellationRequested, time: float) -> StateChanges:
     """It is to stop."""
     generation = state.generations.get(event.task_id)
     if generation is None:
-        return state
-    return _with(state, generation.model_copy(update={"cancel_requested_at": state.time}))
+        return {}
+    cancelled = generation.replaced({"cancel_requested_at": time})
+    return {"generations": state.generations.set(event.task_id, cancelled)}
 
 
-def finished(state: State, event: GenerationFinished) -> State:
+def finished(state: State, event: GenerationFinished, time: float) -> StateChanges:
     """It moves from the live ones to the bounded tail of ended ones."""
     generation = state.generations.get(event.task_id)
     if generation is None:
-        return state
+        return {}
     ended = EndedGeneration(
         task_id=event.task_id,
         model_id=generation.model_id,
@@ -58,15 +62,10 @@ def finished(state: State, event: GenerationFinished) -> State:
         usage=event.usage,
         timings=event.timings,
         queued_at=generation.queued_at,
-        ended_at=state.time,
+        ended_at=time,
         error=event.error,
     )
-    changes = {
+    return {
         "generations": state.generations.delete(event.task_id),
-        "ended": (*state.ended, ended)[-ENDED_KEPT:],
+        "ended": (*state.ended[1 - ENDED_KEPT :], ended),
     }
-    return state.model_copy(update=changes)
-
-
-def _with(state: State, generation: Generation) -> State:
-    return state.model_copy(update={"generations": state.generations.set(generation.task_id, generation)})

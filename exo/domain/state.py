@@ -1,6 +1,6 @@
 """State: everything that decisions rest on, and nothing else. Made by `fold` alone."""
 
-from typing import Literal
+from typing import Literal, TypedDict
 
 from immutables import Map
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
@@ -115,6 +115,22 @@ class State(Frozen):
     """The last ENDED_KEPT, oldest first."""
     failures: PersistentMap[ModelId, Failure] = Field(default_factory=Map[ModelId, Failure])
     """Models whose last instance failed; cleared when one is ready."""
+
+
+class StateChanges(TypedDict, total=False):
+    """Fields of State with new values."""
+
+    position: int
+    time: float
+    epoch: int
+    master: NodeId
+    nodes: Map[NodeId, Node]
+    instances: Map[InstanceId, Instance]
+    runners: Map[RunnerId, Runner]
+    downloads: Map[str, Download]
+    generations: Map[TaskId, Generation]
+    ended: tuple[EndedGeneration, ...]
+    failures: Map[ModelId, Failure]
 
 
 def download_key(node_id: NodeId, model_id: ModelId) -> str:

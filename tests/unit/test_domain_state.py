@@ -1,6 +1,8 @@
 """State as data: what it holds, what must hold in it, what follows from it, and that equal States are equal bytes."""
 
 import json
+import pickle
+from copy import copy, deepcopy
 
 import pytest
 from immutables import Map
@@ -29,6 +31,22 @@ def cluster() -> Cluster:
     cluster = Cluster()
     cluster.join()
     return cluster
+
+
+# Copies
+
+
+def test_a_copy_with_other_values_is_what_pydantic_gives_and_leaves_the_original_alone(cluster: Cluster) -> None:
+    before, text = cluster.state, cluster.state.model_dump_json()
+    changes = {"epoch": 7, "master": None, "ended": ()}
+    after = before.replaced(changes)
+    assert after == before.model_copy(update=changes) != before
+    assert after.model_dump_json() == before.model_copy(update=changes).model_dump_json()
+    assert before.model_dump_json() == text
+    for again in (copy(after), deepcopy(after), pickle.loads(pickle.dumps(after)), after.replaced({})):
+        assert again == after
+    with pytest.raises(ValidationError, match="frozen"):
+        after.epoch = 8
 
 
 # Effects
