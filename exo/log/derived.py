@@ -3,15 +3,13 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import Select, exists, func, select, text
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from exo.domain.ids import TaskId
 from exo.domain.messages.events import Compacted, Recorded
 from exo.log import tables as t
-from exo.log.codec import COMPACTED
 from exo.log.projection import GenerationRow, project
 from exo.log.reading import LogReader
 
@@ -96,13 +94,13 @@ class Expected:
         live = [(*row, self.changed_at[task_id]) for task_id, row in self.live.items()]
         if live:
             await self.connection.exec_driver_sql(_PUT, live)
-        differing = await self.connection.exec_driver_sql(_DIFFERING)
-        problems = [Problem(at, f"the table of generations differs for {task_id}") for at, task_id in differing]
-        lacking = await self.connection.exec_driver_sql(_LACKING)
-        problems += [Problem(at, f"the table of generations lacks {task_id}") for at, task_id in lacking]
+        differing = await self.connection.execute(text(_DIFFERING))
+        problems = [Problem(row.position, f"the table of generations differs for {row.task_id}") for row in differing]
+        lacking = await self.connection.execute(text(_LACKING))
+        problems += [Problem(row.position, f"the table of generations lacks {row.task_id}") for row in lacking]
         extra = await self.connection.execute(text(_EXTRA), {"compacted_at": self.compacted_at})
         return problems + [
-            Problem(end, f"the table of generations has {task_id}, and no event has") for (task_id,) in extra
+            Problem(end, f"the table of generations has {row.task_id}, and no event has") for row in extra
         ]
 
 
@@ -122,23 +120,9 @@ async def _inbox(connection: AsyncConnection) -> list[Problem]:
         select(events.cause_id, func.min(events.position)).where(events.cause_id.is_not(None)).group_by(events.cause_id)
     )
     noted = select(inbox.message_id, inbox.position)
-    problems = [
-        Problem(position, f"the inbox does not have its cause {cause} here")
-        for cause, position in await connection.execute(_unexplained(caused, noted))
-    ]
+    lacking = await connection.execute(caused.except_(noted).limit(_MOST))
+    problems = [Problem(position, f"the inbox does not have its cause {cause} here") for cause, position in lacking]
+    extra = await connection.execute(noted.except_(caused).limit(_MOST))
     return problems + [
-        Problem(position, f"the inbox has the message {message} here, and no event has")
-        for message, position in await connection.execute(_unexplained(noted, caused))
+        Problem(position, f"the inbox has the message {message} here, and no event has") for message, position in extra
     ]
-
-
-def _unexplained(ours: Select[Any, Any], theirs: Select[Any, Any]) -> Select[Any, Any]:
-    """What one has and the other lacks, unless the message's first event was compacted: the inbox still knows it."""
-    message, position = (found := ours.except_(theirs).subquery()).c
-    at_compacted = (
-        exists()
-        .where(t.inbox.c.message_id == message)
-        .where(t.events.c.position == t.inbox.c.position)
-        .where(t.events.c.type == COMPACTED)
-    )
-    return select(message, position).select_from(found).where(~at_compacted).limit(_MOST)

@@ -38,32 +38,33 @@ async def verify(
     `on_progress` gets the position reached and the last one. Works while a master appends. Raises Fatal where the
     file is so damaged that not even its positions can be read.
     """
-    check = _Check({row.position: row for row in await store.snapshots()})
-    differences = None
-    while differences is None:
-        end = await store.refresh()
-        while check.position < end and await _check_page(store, check):
-            on_progress(check.position, end)
-        # None: something was appended meanwhile, and what is derived is ahead of what was checked.
-        differences = await derived.differences(store, check.position, check.expected if check.folding else None)
-    return check.result(differences)
+    async with derived.expecting(store) as expected:
+        check = _Check({row.position: row for row in await store.snapshots()})
+        differences = None
+        while differences is None:
+            end = await store.refresh()
+            while check.position < end and await _check_page(store, check, expected):
+                on_progress(check.position, end)
+            # None: something was appended meanwhile, and what is derived is ahead of what was checked.
+            differences = await expected.differences(check.position, generations=check.folding)
+        return check.result(differences)
 
 
-async def _check_page(store: LogReader, check: "_Check") -> bool:
+async def _check_page(store: LogReader, check: "_Check", expected: Expected) -> bool:
     try:
         rows = await store.rows(check.position)
     except Fatal:
-        return await _check_one_by_one(store, check)
-    check.page(rows)
+        return await _check_one_by_one(store, check, expected)
+    await expected.add(check.page(rows))
     return bool(rows)
 
 
-async def _check_one_by_one(store: LogReader, check: "_Check") -> bool:
+async def _check_one_by_one(store: LogReader, check: "_Check", expected: Expected) -> bool:
     """Of a page that SQLite cannot give in one piece, what it can."""
     positions = await store.positions(check.position)
     for position in positions:
         try:
-            check.page(await store.rows(position - 1, 1))
+            await expected.add(check.page(await store.rows(position - 1, 1)))
         except Fatal as error:
             check.unreadable(position, str(error))
     return bool(positions)
@@ -85,17 +86,17 @@ class _Check:
     broken: list[str] = field(default_factory=list[str])
     """Invariants that the state of now breaks."""
     problems: list[Problem] = field(default_factory=list[Problem])
-    expected: Expected = field(default_factory=Expected)
 
-    def page(self, rows: Sequence[StoredEvent]) -> None:
-        """Rows that follow on those before, or should."""
-        for row, recorded in zip(rows, self._decoded(rows), strict=True):
+    def page(self, rows: Sequence[StoredEvent]) -> list[Recorded]:
+        """Rows that follow on those before, or should. Returns the events in them."""
+        decoded = self._decoded(rows)
+        for row, recorded in zip(rows, decoded, strict=True):
             self._place(row.position)
             self._link(row)
             if recorded is not None:
                 self._fold(recorded)
-                self.expected.add(recorded)
             self._compare_snapshot()
+        return [recorded for recorded in decoded if recorded is not None]
 
     def unreadable(self, position: int, reason: str) -> None:
         """A row that SQLite does not give."""
