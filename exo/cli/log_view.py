@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from exo.domain.messages.events import Event, Recorded
+from exo.domain.messages.events import Compacted, Event, Recorded
 from exo.domain.state import State
 from exo.log.derived import Problem
 from exo.log.verify import Verification
@@ -14,9 +15,9 @@ from exo.log.verify import Verification
 _ENDED_SHOWN = 10
 
 
-def local_time(seconds: float) -> str:
-    """A moment in ISO 8601, in the local time zone, to the second."""
-    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
+def local_time(seconds: float, timespec: Literal["seconds", "milliseconds"] = "seconds") -> str:
+    """A moment in ISO 8601, in the local time zone, to the second or finer."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec=timespec)
 
 
 def line(recorded: Recorded) -> str:
@@ -28,6 +29,8 @@ def line(recorded: Recorded) -> str:
 def page(recorded: Recorded, siblings: list[Recorded]) -> str:
     """One event in full. `siblings` are the events that had the same cause."""
     entry = recorded.entry
+    if isinstance(entry.event, Compacted):
+        return _compacted(recorded.position, entry.recorded_at, entry.event)
     others = ", ".join(str(other.position) for other in siblings if other.position != recorded.position)
     cause = entry.cause_id or "none: the master's own doing"
     return "\n".join(
@@ -39,6 +42,17 @@ def page(recorded: Recorded, siblings: list[Recorded]) -> str:
             f"cause     {cause}",
             *([f"with      {others}, which had the same cause"] if others else []),
             entry.event.model_dump_json(indent=2, exclude={"type", "version"}),
+        ]
+    )
+
+
+def _compacted(position: int, recorded_at: float, event: Compacted) -> str:
+    return "\n".join(
+        [
+            f"position  {position}",
+            f"recorded  {local_time(recorded_at)}",
+            "type      compacted: `exo log compact` dropped what this event said",
+            f"digest    {event.digest}, of the row that was there",
         ]
     )
 

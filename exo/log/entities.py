@@ -80,7 +80,7 @@ class Search:
                 self._exact.add(entity)
             elif name and name.lower() == wanted.lower():
                 self._called.add(entity)
-            elif entity.id.startswith(wanted):
+            elif entity.id.startswith(wanted) or (name and name.lower().startswith(wanted.lower())):
                 self._beginning.add(entity)
 
     @property

@@ -1,0 +1,142 @@
+"""What changed in State between two moments."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from pydantic import BaseModel
+
+from exo.domain.fold import fold
+from exo.domain.state import State
+from exo.log.reading import LogReader
+from exo.log.replay import load_state
+
+Plain = dict[str, object]
+"""Something of State as plain data."""
+
+GROUPS = ("nodes", "instances", "runners", "downloads", "generations", "ended", "failures")
+"""The parts of State that hold many things, each by its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDiff:
+    """What changed in one part of State, by id."""
+
+    added: dict[str, Plain] = field(default_factory=dict[str, Plain])
+    removed: dict[str, Plain] = field(default_factory=dict[str, Plain])
+    changed: dict[str, dict[str, tuple[object, object]]] = field(
+        default_factory=dict[str, dict[str, tuple[object, object]]]
+    )
+    """Each changed value's path, such as `status.type`, with what it was and what it is; None: nothing."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What leads from one State to another, which may be the earlier one."""
+
+    before: tuple[int, float]
+    """Position and time, seconds since the epoch."""
+    after: tuple[int, float]
+    cluster: dict[str, tuple[object, object]]
+    """The master and its epoch, where they changed."""
+    groups: dict[str, GroupDiff]
+    """By the names of GROUPS, without those that did not change."""
+
+    @property
+    def is_backwards(self) -> bool:
+        """Whether it leads into the past: what was added then shows as removed."""
+        return self.after[0] < self.before[0]
+
+    def plain(self) -> Plain:
+        """The same as plain data, for JSON."""
+        return {
+            "from": {"position": self.before[0], "time": self.before[1]},
+            "to": {"position": self.after[0], "time": self.after[1]},
+            "backwards": self.is_backwards,
+            "cluster": {name: list(values) for name, values in self.cluster.items()},
+            **{name: _plain_group(self.groups.get(name, GroupDiff())) for name in GROUPS},
+        }
+
+
+def diff(before: State, after: State) -> Diff:
+    """What is different in `after`. Pure."""
+    cluster = {
+        name: (getattr(before, name), getattr(after, name))
+        for name in ("master", "epoch")
+        if getattr(before, name) != getattr(after, name)
+    }
+    groups = {name: _group(_members(before, name), _members(after, name)) for name in GROUPS}
+    return Diff(
+        before=(before.position, before.time),
+        after=(after.position, after.time),
+        cluster=cluster,
+        groups={name: group for name, group in groups.items() if group},
+    )
+
+
+async def diff_between(reader: LogReader, before: int, after: int) -> Diff:
+    """What changed between two positions of a log. Raises Fatal where an event cannot be read."""
+    earlier, later = min(before, after), max(before, after)
+    first = await load_state(reader, earlier)
+    second = await _later_state(reader, first, later)
+    return diff(first, second) if before <= after else diff(second, first)
+
+
+async def _later_state(reader: LogReader, state: State, position: int) -> State:
+    """From the snapshot or from `state` on, whichever is nearer."""
+    snapshot = await reader.latest_snapshot(position)
+    if snapshot is not None and snapshot.position > state.position:
+        state = snapshot
+    async for recorded in reader.stream(state.position, position):
+        state = fold(state, recorded)
+    return state
+
+
+def _members(state: State, name: str) -> Mapping[str, BaseModel]:
+    if name == "ended":
+        return {one.task_id: one for one in state.ended}
+    return cast("Mapping[str, BaseModel]", getattr(state, name))
+
+
+def _group(before: Mapping[str, BaseModel], after: Mapping[str, BaseModel]) -> GroupDiff:
+    group = GroupDiff()
+    for identifier in sorted({*before, *after}):
+        old, new = before.get(identifier), after.get(identifier)
+        if old is new or old == new:
+            continue
+        if old is None and new is not None:
+            group.added[identifier] = new.model_dump(mode="json")
+        elif new is None and old is not None:
+            group.removed[identifier] = old.model_dump(mode="json")
+        elif old is not None and new is not None:
+            group.changed[identifier] = _changes(old.model_dump(mode="json"), new.model_dump(mode="json"))
+    return group
+
+
+def _changes(old: Plain, new: Plain) -> dict[str, tuple[object, object]]:
+    was, now = dict(_leaves(old)), dict(_leaves(new))
+    paths = [*was, *(path for path in now if path not in was)]
+    return {path: (was.get(path), now.get(path)) for path in paths if was.get(path) != now.get(path)}
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Every plain value inside, by its path of keys and indexes."""
+    if isinstance(value, dict) and value:
+        for key, inner in cast("Plain", value).items():
+            yield from _leaves(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(cast("list[object]", value)):
+            yield from _leaves(inner, f"{path}.{index}")
+    else:
+        yield path, value
+
+
+def _plain_group(group: GroupDiff) -> Plain:
+    changed = {
+        identifier: {path: list(values) for path, values in changes.items()}
+        for identifier, changes in group.changed.items()
+    }
+    return {"added": group.added, "removed": group.removed, "changed": changed}

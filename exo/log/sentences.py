@@ -1,0 +1,123 @@
+"""Events in plain words."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from exo.domain.messages.events import (
+    CancellationRequested,
+    CommandRejected,
+    Compacted,
+    DownloadFailed,
+    DownloadFinished,
+    DownloadStarted,
+    Event,
+    GenerationDispatched,
+    GenerationFinished,
+    GenerationQueued,
+    InstanceDeleted,
+    InstanceFailed,
+    InstancePlaced,
+    MasterElected,
+    NodeChanged,
+    NodeJoined,
+    NodeLost,
+    RunnerFailed,
+    RunnerLoading,
+    RunnerReady,
+    RunnerStarted,
+    RunnerStopped,
+    RunnerWarming,
+)
+from exo.log.entities import short
+
+Hosts = Mapping[str, str]
+"""The name of each node's machine, by the node's id."""
+
+
+def sentence(event: Event, hosts: Hosts) -> str:
+    """What an event says, with the figures that it was based on. Ids are cut to what `exo log why` needs of them."""
+    match event:
+        case MasterElected():
+            return f"the master on {host(event.node_id, hosts)} took the lead, epoch {event.epoch}"
+        case NodeJoined() | NodeChanged():
+            return _node(event)
+        case NodeLost():
+            return f"node {host(event.node_id, hosts)} was lost: {event.reason}"
+        case DownloadStarted():
+            return f"{host(event.node_id, hosts)} began to fetch {event.model_id}"
+        case DownloadFinished():
+            return f"{host(event.node_id, hosts)} has {event.model_id} on its disk"
+        case DownloadFailed():
+            return f"{host(event.node_id, hosts)} could not get {event.model_id}: {event.reason}"
+        case InstancePlaced() | InstanceDeleted() | InstanceFailed():
+            return _instance(event, hosts)
+        case RunnerStarted():
+            return f"runner {short(event.runner_id)} was started as process {short(event.process)}"
+        case RunnerLoading():
+            return f"runner {short(event.runner_id)} reads its weights"
+        case RunnerWarming():
+            return f"runner {short(event.runner_id)} has its weights and tries itself out"
+        case RunnerReady():
+            return f"runner {short(event.runner_id)} is ready, {event.tokens_per_second:.1f} tokens/s at warm-up"
+        case RunnerFailed():
+            return f"runner {short(event.runner_id)} failed: {event.reason}"
+        case RunnerStopped():
+            return f"runner {short(event.runner_id)} stopped as it was told"
+        case GenerationQueued() | GenerationDispatched() | CancellationRequested() | GenerationFinished():
+            return _generation(event)
+        case CommandRejected():
+            return f"{event.command} was refused, {event.code}: {event.reason}"
+        case Compacted():
+            return "what happened here was dropped to save room"
+        case _:
+            assert_never(event)
+
+
+def host(node_id: str, hosts: Hosts) -> str:
+    """A node's machine by its name, or the node's id where that is not known."""
+    return hosts.get(node_id) or short(node_id)
+
+
+def _node(event: NodeJoined | NodeChanged) -> str:
+    ready = sum(holding.status == "ready" for holding in event.holdings)
+    free = f"{event.available_bytes / 1e9:.1f} of {event.facts.memory_bytes / 1e9:.1f} GB free"
+    engines = ", ".join(event.facts.engines) or "none"
+    did = "joined" if isinstance(event, NodeJoined) else "changed"
+    models = f"{ready} of {len(event.holdings)} models on its disk"
+    return f"node {short(event.node_id)} on {event.facts.hostname} {did}: {free}, engines {engines}, {models}"
+
+
+def _instance(event: InstancePlaced | InstanceDeleted | InstanceFailed, hosts: Hosts) -> str:
+    match event:
+        case InstancePlaced():
+            one = event.instance
+            nodes = ", ".join(host(node_id, hosts) for node_id in one.node_ids)
+            size = f"{one.engine}, context {one.context}, {one.slots} slots"
+            return f"instance {short(one.instance_id)} of {one.model_id} was placed on {nodes} ({size}): {event.reason}"
+        case InstanceDeleted():
+            return f"instance {short(event.instance_id)} was taken away: {event.reason}"
+        case InstanceFailed():
+            return f"instance {short(event.instance_id)} was given up: {event.reason}"
+
+
+def _generation(
+    event: GenerationQueued | GenerationDispatched | CancellationRequested | GenerationFinished,
+) -> str:
+    name = f"generation {short(event.task_id)}"
+    match event:
+        case GenerationQueued():
+            return f"{name} was queued for {event.model_id}: key {event.key}, about {event.estimated_tokens} tokens"
+        case GenerationDispatched():
+            return f"{name} was given to instance {short(event.instance_id)}"
+        case CancellationRequested():
+            return f"{name} is to stop: {event.reason}"
+        case GenerationFinished():
+            return f"{name} ended, {event.finish_reason}: {_ending(event)}"
+
+
+def _ending(event: GenerationFinished) -> str:
+    if event.error:
+        return f"{event.code}: {event.error}" if event.code else event.error
+    usage, times = event.usage, event.timings
+    tokens = f"{usage.prompt_tokens} tokens in ({usage.cached_tokens} cached), {usage.completion_tokens} out"
+    return f"{tokens}; waited {times.wait:.2f} s, prefill {times.prefill:.2f} s, decode {times.decode:.2f} s"
