@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Engine of this node: mlx (Apple GPU on a Mac, the CPU on Linux).
 ENGINE ?= mlx
 
-.PHONY: run test lint type bench clean
+.PHONY: run test lint type bench golden clean
 .DEFAULT_GOAL := run
 
 run: .venv/installed-$(ENGINE)
@@ -25,6 +25,10 @@ type: .venv/installed-mlx .venv/installed-dev
 
 bench: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/python -m bench.pipeline_overhead
+
+# The log that this version writes, for every later version to read. See CONTRIBUTING.md, "Releasing".
+golden: .venv/installed-mlx .venv/installed-dev
+	$(BIN)/python -m tests.golden.write
 
 clean:
 	rm -rf .venv
