@@ -181,44 +181,45 @@ LAST = LENGTH + 2
 """The number of the footer's line."""
 
 
-@pytest.mark.parametrize(
-    ("damage", "text"),
-    [
-        (lambda lines: [], "line 1: the file is empty"),
-        (lambda lines: [b"\x00\xff\n"], "line 1: this is no exported log"),
-        (lambda lines: lines[1:], "line 1: this is no exported log"),
-        (lambda lines: lines[:1], "line 2: the file ends|line 2: the file is empty"),
-        (lambda lines: lines[:-1], f"line {LAST}: the file ends after the event at position {LENGTH}, without its"),
-        (lambda lines: lines[:1201], "line 1202: the file ends after the event at position 1200, without its footer"),
-        (lambda lines: [*lines[:1200], lines[1200][:50]], r"line 1201 \(position 1200\): the file was cut off here"),
-        (lambda lines: [*lines[:7], b"{\n", *lines[7:]], r"line 8 \(position 7\): this is no event: Invalid JSON"),
-        (lambda lines: [*lines[:7], b"\n", *lines[7:]], r"line 8 \(position 7\): this is no event"),
-        (lambda lines: [*lines[:7], b"\xff" * 9 + b"\n", *lines[7:]], r"line 8 \(position 7\): this is no event"),
-        (lambda lines: [*lines[:7], *lines[8:]], r"line 8 \(position 7\): here should be the event at position 7"),
-        (lambda lines: [*lines[:7], lines[8], lines[7], *lines[9:]], r"line 8 \(position 7\): here should be"),
-        (lambda lines: [*lines[:8], lines[7], *lines[8:]], r"line 9 \(position 8\): .* it is the one at 7"),
-        (changed(2400, source="someone"), r"line 2401 \(position 2400\): the event was changed, or the one before it"),
-        (changed(6, cause_id=None), r"line 7 \(position 6\): the event was changed"),
-        (changed(6, recorded_at=1.5), r"line 7 \(position 6\): the event was changed"),
-        (changed(6, body="{}"), r"line 7 \(position 6\): the event was changed"),
-        (changed(6, chain="0" * 64), r"line 7 \(position 6\): the event was changed"),
-        (changed(6, more=1), r"line 7 \(position 6\): this is no event: more: "),
-        (changed(6, position="6"), r"line 7 \(position 6\): this is no event: position: "),
-        (changed(6, type="GenerationDreamt"), r"line 7 \(position 6\): .*upgrade exo"),
-        (changed(6, version=9), r"line 7 \(position 6\): .*upgrade exo"),
-        (changed(0, count=7), f"line {LAST}: the footer does not agree"),
-        (changed(0, exo="9"), f"line {LAST}: the footer does not agree"),
-        (changed(0, format_version=2), "line 1: the file has the format 2: upgrade exo"),
-        (footer_with(count=7), f"line {LAST}: the footer does not agree"),
-        (footer_with(chain="0" * 64), f"line {LAST}: the footer does not agree"),
-        (footer_with(state_digest="0" * 64), f"line {LAST}: the events do not lead to the State"),
-        (lambda lines: [*lines, lines[5]], f"line {LAST + 1}: something comes after the footer"),
-        (lambda lines: [*lines[:1], lines[-1]], "line 2: the footer does not agree"),
-    ],
-)
+Damage = Callable[[list[bytes]], list[bytes]]
+DAMAGES: list[tuple[Damage, str]] = [
+    (lambda lines: [], "line 1: the file is empty"),
+    (lambda lines: [b"\x00\xff\n"], "line 1: this is no exported log"),
+    (lambda lines: lines[1:], "line 1: this is no exported log"),
+    (lambda lines: lines[:1], "line 2: the file ends|line 2: the file is empty"),
+    (lambda lines: lines[:-1], f"line {LAST}: the file ends after the event at position {LENGTH}, without its"),
+    (lambda lines: lines[:1201], "line 1202: the file ends after the event at position 1200, without its footer"),
+    (lambda lines: [*lines[:1200], lines[1200][:50]], r"line 1201 \(position 1200\): the file was cut off here"),
+    (lambda lines: [*lines[:7], b"{\n", *lines[7:]], r"line 8 \(position 7\): this is no event: Invalid JSON"),
+    (lambda lines: [*lines[:7], b"\n", *lines[7:]], r"line 8 \(position 7\): this is no event"),
+    (lambda lines: [*lines[:7], b"\xff" * 9 + b"\n", *lines[7:]], r"line 8 \(position 7\): this is no event"),
+    (lambda lines: [*lines[:7], *lines[8:]], r"line 8 \(position 7\): here should be the event at position 7"),
+    (lambda lines: [*lines[:7], lines[8], lines[7], *lines[9:]], r"line 8 \(position 7\): here should be"),
+    (lambda lines: [*lines[:8], lines[7], *lines[8:]], r"line 9 \(position 8\): .* it is the one at 7"),
+    (changed(2400, source="someone"), r"line 2401 \(position 2400\): the event was changed, or the one before it"),
+    (changed(6, cause_id=None), r"line 7 \(position 6\): the event was changed"),
+    (changed(6, recorded_at=1.5), r"line 7 \(position 6\): the event was changed"),
+    (changed(6, body="{}"), r"line 7 \(position 6\): the event was changed"),
+    (changed(6, chain="0" * 64), r"line 7 \(position 6\): the event was changed"),
+    (changed(6, more=1), r"line 7 \(position 6\): this is no event: more: "),
+    (changed(6, position="6"), r"line 7 \(position 6\): this is no event: position: "),
+    (changed(6, type="GenerationDreamt"), r"line 7 \(position 6\): .*upgrade exo"),
+    (changed(6, version=9), r"line 7 \(position 6\): .*upgrade exo"),
+    (changed(0, count=7), f"line {LAST}: the footer does not agree"),
+    (changed(0, exo="9"), f"line {LAST}: the footer does not agree"),
+    (changed(0, format_version=2), "line 1: the file has the format 2: upgrade exo"),
+    (footer_with(count=7), f"line {LAST}: the footer does not agree"),
+    (footer_with(chain="0" * 64), f"line {LAST}: the footer does not agree"),
+    (footer_with(state_digest="0" * 64), f"line {LAST}: the events do not lead to the State"),
+    (lambda lines: [*lines, lines[5]], f"line {LAST + 1}: something comes after the footer"),
+    (lambda lines: [*lines[:1], lines[-1]], "line 2: the footer does not agree"),
+]
+
+
+@pytest.mark.parametrize(("damage", "text"), DAMAGES)
 @pytest.mark.parametrize("compressed", [False, True])
 def test_a_file_that_is_not_whole_leaves_nothing(
-    lines: list[bytes], tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], text: str, compressed: bool
+    lines: list[bytes], tmp_path: Path, damage: Damage, text: str, compressed: bool
 ) -> None:
     content = b"".join(damage(lines))
     file = tmp_path / "file"
@@ -340,10 +341,10 @@ async def test_progress_is_told(home: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     store = await LogStore.open(log_of(home), read_only=True)
     target = io.BytesIO()
-    footer = await export_log(store, target, on_progress=lambda *at: told.append(at))
+    footer = await export_log(store, target, on_progress=lambda at, end: told.append((at, end)))
     await store.close()
     target.seek(0)
-    assert import_log(target, log_of(tmp_path), lambda *at: told.append(at)) == footer
+    assert import_log(target, log_of(tmp_path), lambda at, end: told.append((at, end))) == footer
     assert isinstance(footer, Footer)
     assert told == [(1000, LENGTH), (2000, LENGTH), (LENGTH, LENGTH)] * 2
 
