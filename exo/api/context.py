@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
+from exo.api.feed import Feed
 from exo.api.generations import Generations
 from exo.api.readers import Readers
 from exo.bus.client import Bus
@@ -11,7 +12,10 @@ from exo.config import Settings
 from exo.domain.ids import ApiId, NodeId
 from exo.domain.node import NodeGauges
 from exo.domain.state import State
-from exo.errors import Retryable
+from exo.errors import Rejected, Retryable
+
+ROOM_LEAST = 32 * 2**20
+"""Bytes that must be free for new work; a prompt and its answer need far less, but the disk is looked at every 2 s."""
 
 
 @dataclass(slots=True)
@@ -23,6 +27,7 @@ class Api:
     api_id: ApiId
     replica: Replica
     generations: Generations
+    feed: Feed
     readers: Readers = field(default_factory=Readers)
     """Open streams that are no generations."""
     gauges: dict[NodeId, tuple[float, NodeGauges]] = field(default_factory=dict[NodeId, tuple[float, NodeGauges]])
@@ -34,6 +39,18 @@ class Api:
         if not self.replica.is_live:
             raise Retryable("no master has answered yet: start `exo master`, or ask again in a moment")
         return self.replica.state
+
+    def check_room(self) -> None:
+        """Raises Rejected where the disk that NATS and the log of the leading master are on is about to be full.
+
+        A server that once found its disk full takes nothing more until it is started again; so work is refused before.
+        """
+        _, gauges = self.gauges.get(self.replica.state.master or NodeId(""), (0.0, None))
+        if gauges is not None and gauges.disk_free_bytes < ROOM_LEAST:
+            node = self.replica.state.nodes.get(gauges.node_id)
+            host = node.facts.hostname if node else gauges.node_id
+            reason = f"the disk of {host} has {gauges.disk_free_bytes / 2**20:.0f} MB left: free some space there"
+            raise Rejected(reason, code="insufficient_storage")
 
     def take_gauges(self, gauges: NodeGauges) -> None:
         """Keep a node's figures."""

@@ -7,6 +7,7 @@ from contextlib import suppress
 from exo.api.app import create_app
 from exo.api.context import Api
 from exo.api.default_model import DefaultModel
+from exo.api.feed import Feed
 from exo.api.front import Front
 from exo.api.generations import Generations
 from exo.api.progress import log_progress
@@ -52,7 +53,7 @@ async def _work(settings: Settings, front: Front, server: Server) -> None:
         async with following(bus) as replica:
             api_id = ApiId(new_id())
             generations = Generations(bus, api_id, settings.log_prompts)
-            api = Api(settings, bus, api_id, replica, generations)
+            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica))
             try:
                 await generations.begin(replica)
                 await subscribe_gauges(bus, api.take_gauges)

@@ -39,8 +39,8 @@ class Replica:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    async def wait_for(self, condition: Callable[[State], bool], timeout: float) -> bool:
-        """Whether State came to fulfil a condition within `timeout`, seconds."""
+    async def wait_for(self, condition: Callable[[State], bool], timeout: float | None) -> bool:
+        """Whether State came to fulfil a condition within `timeout`, seconds; None waits without end."""
         try:
             async with asyncio.timeout(timeout), self._changed:
                 await self._changed.wait_for(lambda: self.is_live and condition(self.state))

@@ -24,6 +24,8 @@ LEASE_TTL = 3.0
 """Seconds after which a silent master's lease is free."""
 GAUGES_TTL = 10.0
 """Seconds after which a silent node's figures are gone."""
+EVENTS_KEPT = 100_000
+"""The newest events, in the stream. Every master's log has all, and gives them to whoever is further behind."""
 DUPLICATE_WINDOW = 120.0
 """Seconds within which the server drops a message that was sent twice; the log's own check has no end."""
 
@@ -78,6 +80,7 @@ def event_stream_config(subjects: Subjects, first_seq: int | None = None) -> Str
         subjects=[subjects.all_of("event")],
         retention=RetentionPolicy.LIMITS,
         storage=StorageType.FILE,
+        max_msgs=EVENTS_KEPT,
         allow_direct=True,
         allow_atomic=True,
         first_seq=first_seq,
@@ -135,7 +138,15 @@ async def _add_stream(js: JetStreamContext, wanted: StreamConfig) -> None:
 
 
 def _differs(present: StreamConfig, wanted: StreamConfig) -> bool:
-    fields = ("max_age", "max_msgs_per_subject", "max_bytes", "allow_direct", "allow_atomic", "duplicate_window")
+    fields = (
+        "max_age",
+        "max_msgs",
+        "max_msgs_per_subject",
+        "max_bytes",
+        "allow_direct",
+        "allow_atomic",
+        "duplicate_window",
+    )
     return any(_limit(present, field) != _limit(wanted, field) for field in fields)
 
 

@@ -4,12 +4,13 @@ import asyncio
 import logging
 import time
 from contextlib import aclosing, suppress
+from functools import partial
 
 from exo.bus.client import Bus, connect
 from exo.bus.events import Fenced, follow
 from exo.bus.gauges import subscribe_gauges
 from exo.bus.lease import Lease
-from exo.bus.queries import answer_queries
+from exo.bus.queries import answer_history, answer_queries
 from exo.config import Settings
 from exo.domain.fold import fold
 from exo.domain.ids import MessageId, NodeId
@@ -17,10 +18,12 @@ from exo.domain.messages.events import Recorded
 from exo.domain.node import NodeGauges
 from exo.domain.state import State
 from exo.errors import Fatal, Retryable
+from exo.log.connections import DiskFull
 from exo.log.replay import load_state
 from exo.log.store import LogStore
+from exo.master.history import catch_up, events_page, rows_answer
 from exo.master.leader import Leader
-from exo.master.reconcile import caught_up, missing, reconcile
+from exo.master.reconcile import caught_up, reconcile
 from exo.models.lock import locked_if_free
 from exo.node.identity import node_id
 from exo.process import end, give_way
@@ -29,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 CANDIDACY_PAUSE = 0.5
 """Seconds between two tries to get the lease."""
+ROOM_PAUSE = 2.0
+"""Seconds between two tries to write to a disk that was full."""
 GOODBYE_PATIENCE = 0.5
 """Seconds at the end to give the lease back in."""
 
@@ -68,6 +73,7 @@ class Master:
         self._state = state
         self._lease = Lease(bus, own_id)
         self._leader: Leader | None = None
+        self._is_full = False
         self._beats: dict[NodeId, float] = {}
 
     @property
@@ -79,10 +85,14 @@ class Master:
         """Follow and lead in turn, without end."""
         await subscribe_gauges(self._bus, self._beat)
         await answer_queries(self._bus, lambda: self.state, self._outcome)
+        store = self._store
+        await answer_history(self._bus, partial(events_page, store), partial(rows_answer, store))
         while True:
-            await self._follow_until_elected()
             try:
+                await self._follow_until_elected()
                 await self._lead()
+            except DiskFull as error:
+                await self._wait_for_room(error)
             except (Fenced, Retryable) as error:
                 logger.warning("leading no longer: %s", error)
                 await asyncio.sleep(CANDIDACY_PAUSE)
@@ -94,11 +104,22 @@ class Master:
             with suppress(TimeoutError):  # NATS may be stopping too; then the lease runs out by itself
                 async with asyncio.timeout(GOODBYE_PATIENCE):
                     await self._lease.release()
-        with suppress(Fatal):
+        with suppress(Fatal, DiskFull):
             await self._store.write_snapshot(self._state)
+
+    async def _wait_for_room(self, error: DiskFull) -> None:
+        """Let another master lead, if there is one, and say once what is wrong."""
+        if not self._is_full:
+            logger.error("%s; until then this master decides nothing", error)
+        self._is_full = True
+        await self._lease.release()
+        await asyncio.sleep(ROOM_PAUSE)
 
     async def _lead(self) -> None:
         self._state = await reconcile(self._bus, self._store, self._state)
+        if self._is_full:
+            logger.info("there is room for the log again")
+        self._is_full = False
         self._leader = Leader(self._bus, self._store, self._lease, self._own_id, self._state, self._beats)
         try:
             await self._leader.lead()
@@ -121,8 +142,7 @@ class Master:
         self._state = await caught_up(self._store, self._state)
         async with aclosing(follow(self._bus, self._state.position)) as batches:
             async for batch in batches:
-                if batch[0].position > self._store.position + 1:
-                    raise missing(self._store, batch[0].position)
+                self._state = await catch_up(self._bus, self._store, self._state, batch[0].position - 1)
                 await self._store.append(batch)
                 for recorded in batch:
                     self._state = fold(self._state, recorded)

@@ -9,6 +9,7 @@ from exo.domain.fold import fold
 from exo.domain.state import State
 from exo.errors import Fatal
 from exo.log.store import LogStore
+from exo.master.history import catch_up
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ async def reconcile(bus: Bus, store: LogStore, state: State) -> State:
     if last < store.position:
         await _republish(bus, store, last)
     elif first > store.position + 1:
-        raise missing(store, first)
+        state = await catch_up(bus, store, state, first - 1)
     return await copy(bus, store, state, last)
 
 
@@ -39,14 +40,6 @@ async def caught_up(store: LogStore, state: State) -> State:
     async for recorded in store.stream(state.position):
         state = fold(state, recorded)
     return state
-
-
-def missing(store: LogStore, first: int) -> Fatal:
-    """The error of a log that lacks what comes before the stream's first event."""
-    return Fatal(
-        f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}: the events between are "
-        "missing here. Copy the log file of another node's home into this one"
-    )
 
 
 async def copy(bus: Bus, store: LogStore, state: State, upto: int) -> State:

@@ -13,6 +13,7 @@ from exo.bus.chunks import ChunkPublisher, read_chunks, subscribe_chunks
 from exo.bus.client import Bus
 from exo.bus.gauges import publish_gauges, subscribe_gauges
 from exo.bus.queries import answer_queries, ask_outcome, ask_state
+from exo.bus.questions import PART_MOST
 from exo.bus.requests import INLINE_MOST, get_request, put_request
 from exo.bus.streams import CHUNKS, REQUESTS, TASKS
 from exo.bus.tasks import follow_tasks, last_task, publish_task, purge_tasks
@@ -277,6 +278,18 @@ async def test_a_question_waits_for_a_master_that_comes_late(bus: Bus, other_bus
         state = fold(state, one)
     await serve(other_bus, state)
     assert await asking == state
+
+
+async def test_a_state_that_is_larger_than_a_message_comes_in_parts(bus: Bus, other_bus: Bus) -> None:
+    template = State()
+    for recorded in history(20):
+        template = fold(template, recorded)
+    node = template.nodes[NodeId(next(iter(template.nodes)))]
+    many = {NodeId(f"n{number}"): node.model_copy(update={"node_id": NodeId(f"n{number}")}) for number in range(20_000)}
+    state = template.model_copy(update={"nodes": template.nodes.update(many)})
+    assert len(state.model_dump_json()) > 2 * PART_MOST
+    await serve(other_bus, state)
+    assert await ask_state(bus, 20) == state
 
 
 async def test_the_outcome_of_a_message_is_the_events_that_it_led_to(bus: Bus, other_bus: Bus) -> None:

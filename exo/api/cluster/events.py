@@ -10,7 +10,6 @@ from litestar.response import Stream
 
 from exo.api import sse
 from exo.api.context import Api
-from exo.bus.events import follow
 
 HEARTBEAT = 10.0
 """Seconds of silence before a sign of life."""
@@ -38,7 +37,7 @@ async def follow_events(api: Api, after: Position = None, last_event_id: LastEve
 
 async def _frames(api: Api, position: int) -> AsyncGenerator[bytes]:
     yield sse.comment(f"after {position}")
-    async with aclosing(api.readers.read(follow(api.bus, position), HEARTBEAT)) as batches:
+    async with aclosing(api.readers.read(api.feed.after(position), HEARTBEAT)) as batches:
         async for batch in batches:
             if batch is None:
                 yield sse.comment("nothing new")

@@ -38,6 +38,7 @@ async def place_instance(request: Request[Any, Any, Any], api: Api, wait: Wait =
     """Place one more instance of a model on the nodes that have room for it."""
     body = PlaceRequest.model_validate_json(await request.body())
     card = find_model(api.state, body.model_id)
+    api.check_room()
     return await send(api, PlaceInstance(model_id=card.model_id, context=body.context, slots=body.slots), wait)
 
 

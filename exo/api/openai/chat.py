@@ -32,6 +32,7 @@ async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Respons
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
     body = ChatCompletionRequest.model_validate_json(await request.body())
     card = find_model(api.state, body.model)
+    api.check_room()
     generation = api.generations.open(card.model_id)
     api.generations.leave_on_disconnect(generation, request.receive)
     created = int(time.time())

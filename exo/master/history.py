@@ -1,0 +1,73 @@
+"""The past, from one master's log to whoever asks, and into this one's where it lacks some."""
+
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter
+
+from exo.bus.client import Bus
+from exo.bus.queries import ask_rows
+from exo.domain.fold import fold
+from exo.domain.messages.events import Recorded
+from exo.domain.state import State
+from exo.errors import Fatal
+from exo.log.codec import StoredEvent
+from exo.log.reading import LogReader
+from exo.log.store import LogStore
+
+PAGE = 500
+PAGE_BYTES = 4 * 2**20
+"""A page ends before it has more rows, or bodies of more bytes."""
+PATIENCE = 5.0
+"""Seconds for another master to answer."""
+
+_rows = TypeAdapter(list[StoredEvent])
+
+
+async def events_page(store: LogReader, after: int) -> list[Recorded]:
+    """The next events of a log; none where it ends."""
+    rows = await rows_page(store, after)
+    return await store.read(after, len(rows)) if rows else []
+
+
+async def rows_page(store: LogReader, after: int) -> list[StoredEvent]:
+    """The next rows of a log; none where it ends."""
+    return _fitting(await store.rows(after, PAGE))
+
+
+async def rows_answer(store: LogReader, after: int) -> bytes | None:
+    """The next rows as they travel; None where the log ends."""
+    rows = await rows_page(store, after)
+    return _rows.dump_json(rows) if rows else None
+
+
+async def catch_up(bus: Bus, store: LogStore, state: State, upto: int) -> State:
+    """The State after this log has every event up to a position, taken from another master's log as it keeps them.
+
+    Raises Fatal, saying what to do, where no master has them, or what it has does not follow on this log.
+    """
+    while store.position < upto:
+        answer = await ask_rows(bus, store.position, PATIENCE)
+        if answer is None:
+            raise missing(store, upto + 1)
+        rows = [row for row in _rows.validate_json(answer) if row.position <= upto]
+        for recorded in await store.append_rows(rows):
+            state = fold(state, recorded)
+    return state
+
+
+def missing(store: LogReader, first: int) -> Fatal:
+    """The error of a log that lacks what comes before the stream's first event."""
+    return Fatal(
+        f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}, and no other master has "
+        "the events between: start a master that has them, or put a copy of its log into this home"
+    )
+
+
+def _fitting(rows: Sequence[StoredEvent]) -> list[StoredEvent]:
+    size, fitting = 0, list[StoredEvent]()
+    for row in rows:
+        size += len(row.body)
+        if fitting and size > PAGE_BYTES:
+            break
+        fitting.append(row)
+    return fitting
