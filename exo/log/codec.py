@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii as _quoted
+from math import inf
 from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
@@ -33,6 +34,10 @@ class StoredEvent(NamedTuple):
     source: str
     body: str
     chain: str
+
+
+StoredBody = tuple[int, float, str, int, str]
+"""What of a row State depends on: position, recorded_at, type, version and body."""
 
 
 class Undecodable(Fatal):
@@ -117,7 +122,7 @@ def decode(rows: Sequence[StoredEvent], upcasters: Upcasters = UPCASTERS) -> lis
                 "recorded_at": row.recorded_at,
                 "cause_id": row.cause_id,
                 "source": row.source,
-                "event": _event(row, upcasters),
+                "event": _event(row.position, row.type, row.version, row.body, upcasters),
             },
         }
         for row in rows
@@ -131,12 +136,24 @@ def decode(rows: Sequence[StoredEvent], upcasters: Upcasters = UPCASTERS) -> lis
         raise Undecodable(position, f"is damaged: {first['msg']}") from error
 
 
-def _event(row: StoredEvent, upcasters: Upcasters) -> Event:
-    body = f'{{"type":"{COMPACTED}","digest":{_quoted(str(row.body))}}}' if row.type == COMPACTED else row.body
+def timed(rows: Iterable[StoredBody], upcasters: Upcasters = UPCASTERS) -> Iterator[tuple[int, float, Event]]:
+    """Position, time and event of each row, for a replay: one after the other, so that the collector of garbage never
+    finds a thousand of them alive. Raises Undecodable for the first row that gives none.
+    """
+    for position, recorded_at, event_type, version, body in rows:
+        # What Entry demands of a time.
+        if type(recorded_at) is not float or not 0 <= recorded_at < inf:
+            raise Undecodable(position, f"is damaged: {recorded_at!r} is no time")
+        yield position, recorded_at, _event(position, event_type, version, body, upcasters)
+
+
+def _event(position: int, event_type: str, version: int, body: str, upcasters: Upcasters) -> Event:
+    if event_type == COMPACTED:
+        body = f'{{"type":"{COMPACTED}","digest":{_quoted(str(body))}}}'
     try:
-        event = read_event(row.type, row.version, body, upcasters)
+        event = read_event(event_type, version, body, upcasters)
     except UnreadableEvent as error:
-        raise Undecodable(row.position, str(error)) from error
-    if event.type != row.type:
-        raise Undecodable(row.position, f"is damaged: it says {event.type}, its row says {row.type}")
+        raise Undecodable(position, str(error)) from error
+    if event.type != event_type:
+        raise Undecodable(position, f"is damaged: it says {event.type}, its row says {event_type}")
     return event

@@ -2,10 +2,10 @@
 
 import errno
 import sqlite3
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
 import aiosqlite
@@ -83,6 +83,13 @@ async def transaction(connection: AsyncConnection) -> AsyncGenerator[aiosqlite.C
 
 class DiskFull(Retryable):
     """There is no room for more of the log. Nothing was half-written, and it goes on when there is room again."""
+
+
+async def fetched(connection: AsyncConnection, sql: str, parameters: Sequence[object]) -> list[Any]:
+    """The rows of a query as plain tuples, from the driver itself: half the time of SQLAlchemy's rows."""
+    raw = await connection.get_raw_connection()
+    driver = cast("aiosqlite.Connection", raw.driver_connection)
+    return list(await driver.execute_fetchall(sql, parameters))
 
 
 @contextmanager

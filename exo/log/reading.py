@@ -12,11 +12,18 @@ from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.log import codec, connections, snapshots
 from exo.log import tables as t
-from exo.log.codec import StoredEvent
+from exo.log.codec import StoredBody, StoredEvent
+from exo.log.connections import fetched
 from exo.log.snapshots import StoredSnapshot
 
 PAGE = 1000
 """Rows read at a time: large enough to be fast, small enough to hold nobody up."""
+
+_ROWS = "SELECT * FROM events WHERE position > ? ORDER BY position LIMIT ?"
+_BODIES = (
+    "SELECT position, recorded_at, type, version, body FROM events WHERE position > ? AND position <= ? "
+    "ORDER BY position LIMIT ?"
+)
 
 
 class LogReader:
@@ -44,10 +51,13 @@ class LogReader:
 
     async def rows(self, after: int, limit: int = PAGE) -> list[StoredEvent]:
         """At most `limit` rows with a position above `after`, in order, as they are stored."""
-        events = t.events.c
-        query = select(t.events).where(events.position > after).order_by(events.position).limit(limit)
         async with self.connect() as connection:
-            return [StoredEvent._make(row) for row in await connection.execute(query)]
+            return [StoredEvent._make(row) for row in await fetched(connection, _ROWS, (after, limit))]
+
+    async def bodies(self, after: int, upto: int, limit: int = PAGE) -> list[StoredBody]:
+        """At most `limit` rows with `after` < position <= `upto`, in order: of each what State depends on."""
+        async with self.connect() as connection:
+            return await fetched(connection, _BODIES, (after, upto, limit))
 
     async def positions(self, after: int, limit: int = PAGE) -> list[int]:
         """The positions of `rows`, without what they hold."""
@@ -62,16 +72,12 @@ class LogReader:
 
     async def stream(self, after: int = 0, upto: int | None = None) -> AsyncIterator[Recorded]:
         """Every event with `after` < position <= `upto` (None: the end), read by the page."""
-        async for page in self.pages(after, upto):
-            for recorded in page:
-                yield recorded
-
-    async def pages(self, after: int = 0, upto: int | None = None) -> AsyncIterator[list[Recorded]]:
-        """The events of `stream`, in lists of at most PAGE: a step of the loop each, and not one an event."""
         while upto is None or after < upto:
             limit = PAGE if upto is None else min(PAGE, upto - after)
             page = await self.read(after, limit)
-            yield [recorded for recorded in page if upto is None or recorded.position <= upto]
+            for recorded in page:
+                if upto is None or recorded.position <= upto:
+                    yield recorded
             if len(page) < limit:
                 return
             after = page[-1].position

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from exo.domain.fold import fold
+from exo.domain.fold import fold_event
 from exo.domain.state import State
+from exo.log import codec
 from exo.log.reading import LogReader
 from exo.log.snapshots import schema_digest, state_digest
 
@@ -25,8 +26,8 @@ async def load_state(
     end = store.position if upto is None else upto
     state = await store.latest_snapshot(end) if use_snapshot else None
     state = state or State()
-    async for page in store.pages(state.position, end):
-        for recorded in page:
-            state = fold(state, recorded)
+    while rows := await store.bodies(state.position, end):
+        for position, time, event in codec.timed(rows):
+            state = fold_event(state, position, time, event)
         on_progress(state.position, end)
     return state
