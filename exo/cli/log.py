@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from exo.cli import log_compact, log_diff, log_move, log_tail, log_view, log_why
+from exo.cli import log_compact, log_diff, log_move, log_stats, log_tail, log_view, log_why
 from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
@@ -107,5 +107,4 @@ app.command("import")(log_move.import_file)
 app.command("compact")(log_compact.compact_log)
 app.command("diff")(log_diff.diff_log)
 app.command("why")(log_why.why_entity)
-
-# The other commands are functions in modules of their own: app.command("diff")(log_explain.diff_log), and so on.
+app.command("stats")(log_stats.show_stats)
