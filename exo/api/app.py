@@ -5,7 +5,7 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 
 from exo import __version__
-from exo.api.cluster import commands, events, health, instances, state
+from exo.api.cluster import commands, events, health, instances, log, log_check, state, usage
 from exo.api.context import Api
 from exo.api.errors import respond
 from exo.api.openai import chat, models
@@ -26,11 +26,19 @@ def create_app(api: Api) -> Litestar:
             state.show_state,
             state.show_part,
             events.follow_events,
+            log.list_events,
+            log.show_event,
+            log.show_state,
+            log.show_diff,
+            log.show_why,
+            log.show_stats,
+            log_check.verify_log,
             instances.place_instance,
             instances.delete_instance,
             instances.show_instance,
             commands.show_command,
             commands.cancel_generation,
+            usage.show_usage,
         ],
         dependencies={"api": Provide(lambda: api, sync_to_thread=False)},
         exception_handlers={Exception: respond},

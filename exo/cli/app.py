@@ -22,6 +22,7 @@ COMMANDS = MappingProxyType(
         "chat": "exo.cli.chat:chat",
         "models": "exo.cli.models:app",
         "log": "exo.cli.log:app",
+        "usage": "exo.cli.usage:usage",
     }
 )
 """Where each command is: a function, or the app of a group."""

@@ -1,0 +1,62 @@
+"""`GET /v1/usage`: who used what, from this node's own log."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from litestar import Response, get
+from litestar.params import QueryParameter
+from pydantic_core import to_json
+
+from exo.api.context import Api
+from exo.errors import Fatal, Rejected
+
+By = Annotated[
+    Literal["model", "key", "day"], QueryParameter(name="by", description="What it is summed by; days are UTC")
+]
+Since = Annotated[
+    str | None,
+    QueryParameter(
+        name="since", description="Only what ended at this time or later: 2026-11-01, with or without hours"
+    ),
+]
+
+
+@get("/v1/usage", summary="Usage by model, key or day", tags=["Cluster"])
+async def show_usage(api: Api, by: By = "model", since: Since = None) -> Response[bytes]:
+    """Requests, tokens and seconds of the generations that ended, summed by group and in all."""
+    # Imported here: the database is of no use to an API before somebody asks for what lies in it.
+    from exo.log.usage import read_usage, total  # noqa: PLC0415
+
+    moment = None if since is None else _moment(since)
+    try:
+        found = await read_usage(
+            api.settings.log_file, by, since=None if moment is None else moment.timestamp(), utc=True
+        )
+    except Fatal as error:
+        reason = (
+            f"{error}. Usage is answered from the log of the API's own node: start `exo master` there, or ask another"
+        )
+        raise Rejected(reason, code="unavailable") from error
+    data = [{by: one.group, **_figures(one._asdict())} for one in found]
+    body = {
+        "object": "usage",
+        "by": by,
+        "since": None if moment is None else moment.isoformat(),
+        "data": data,
+        "total": _figures(total(found)._asdict()),
+    }
+    return Response(to_json(body), media_type="application/json")
+
+
+def _moment(since: str) -> datetime:
+    """A time, of UTC where it names no zone."""
+    try:
+        moment = datetime.fromisoformat(since)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        reason = f"'{since}' is no time such as 2026-11-01 or 2026-11-01T12:00:00Z"
+        raise Rejected(reason, param="since") from error
+
+
+def _figures(figures: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in figures.items() if name != "group"}
