@@ -5,7 +5,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
-_set = object.__setattr__
+_set_fields = BaseModel.__dict__["__dict__"].__set__
+_set_names = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_private = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 class Frozen(BaseModel):
@@ -22,11 +25,10 @@ class Frozen(BaseModel):
         Equal to what `model_copy(update=changes)` gives, in half the time: a fold is one or two of these. Which fields
         were given and which are defaults is not kept apart; nothing here asks for it.
         """
-        cls = type(self)
-        copy = cls.__new__(cls)
         # What `BaseModel.model_copy` does, for a model without extra and private attributes.
-        _set(copy, "__dict__", {**self.__dict__, **changes})
-        _set(copy, "__pydantic_fields_set__", self.__pydantic_fields_set__)
-        _set(copy, "__pydantic_extra__", None)
-        _set(copy, "__pydantic_private__", None)
+        copy = object.__new__(type(self))
+        _set_fields(copy, {**self.__dict__, **changes})
+        _set_names(copy, self.__pydantic_fields_set__)
+        _set_extra(copy, None)
+        _set_private(copy, None)
         return copy

@@ -3,32 +3,7 @@
 from typing import assert_never
 
 from exo.domain import fold_cluster, fold_generations
-from exo.domain.messages.events import (
-    CancellationRequested,
-    CommandRejected,
-    Compacted,
-    DownloadFailed,
-    DownloadFinished,
-    DownloadStarted,
-    Event,
-    GenerationDispatched,
-    GenerationFinished,
-    GenerationQueued,
-    InstanceDeleted,
-    InstanceFailed,
-    InstancePlaced,
-    MasterElected,
-    NodeChanged,
-    NodeJoined,
-    NodeLost,
-    Recorded,
-    RunnerFailed,
-    RunnerLoading,
-    RunnerReady,
-    RunnerStarted,
-    RunnerStopped,
-    RunnerWarming,
-)
+from exo.domain.messages.events import Event, Recorded
 from exo.domain.state import State, StateChanges
 from exo.errors import ExoError
 
@@ -57,39 +32,39 @@ def fold_event(state: State, position: int, time: float, event: Event) -> State:
 
 
 def _changes(state: State, event: Event, position: int, time: float) -> StateChanges:
-    # Generations come first because nearly all events are about them.
-    match event:
-        case GenerationQueued():
+    # By the type's name, because a class that does not match costs four times as much. Nearly all are generations'.
+    match event.type:
+        case "GenerationQueued":
             return fold_generations.queued(state, event, position, time)
-        case GenerationDispatched():
+        case "GenerationDispatched":
             return fold_generations.dispatched(state, event, time)
-        case GenerationFinished():
+        case "GenerationFinished":
             return fold_generations.finished(state, event, time)
-        case CancellationRequested():
+        case "CancellationRequested":
             return fold_generations.cancellation_requested(state, event, time)
-        case CommandRejected() | Compacted():
+        case "CommandRejected" | "Compacted":
             return {}
-        case MasterElected():
+        case "MasterElected":
             return {"epoch": event.epoch, "master": event.node_id}
-        case NodeJoined():
+        case "NodeJoined":
             return fold_cluster.node_joined(state, event, time)
-        case NodeChanged():
+        case "NodeChanged":
             return fold_cluster.node_changed(state, event)
-        case NodeLost():
+        case "NodeLost":
             return fold_cluster.node_lost(state, event)
-        case DownloadStarted():
+        case "DownloadStarted":
             return fold_cluster.download_started(state, event, time)
-        case DownloadFinished():
+        case "DownloadFinished":
             return fold_cluster.download_finished(state, event)
-        case DownloadFailed():
+        case "DownloadFailed":
             return fold_cluster.download_failed(state, event, time)
-        case InstancePlaced():
+        case "InstancePlaced":
             return fold_cluster.instance_placed(state, event, time)
-        case InstanceDeleted():
+        case "InstanceDeleted":
             return fold_cluster.without_instance(state, event.instance_id)
-        case InstanceFailed():
+        case "InstanceFailed":
             return fold_cluster.instance_failed(state, event, time)
-        case RunnerStarted() | RunnerLoading() | RunnerWarming() | RunnerReady() | RunnerFailed() | RunnerStopped():
+        case "RunnerStarted" | "RunnerLoading" | "RunnerWarming" | "RunnerReady" | "RunnerFailed" | "RunnerStopped":
             return fold_cluster.runner_moved(state, event, time)
         case _:
             assert_never(event)

@@ -153,19 +153,19 @@ def runner_moved(state: State, event: RunnerEvent, time: float) -> StateChanges:
 
 
 def _runner_changes(runner: Runner, event: RunnerEvent) -> dict[str, object]:
-    match event:
-        case RunnerStarted():
+    match event.type:
+        case "RunnerStarted":
             return {"status": Connecting(), "process": event.process}
-        case RunnerLoading():
+        case "RunnerLoading":
             return {"status": Loading()}
-        case RunnerWarming():
+        case "RunnerWarming":
             return {"status": Warming()}
-        case RunnerReady():
+        case "RunnerReady":
             return {"status": Ready(tokens_per_second=event.tokens_per_second), "failures": 0}
-        case RunnerFailed():
+        case "RunnerFailed":
             failed = Failed(reason=event.reason)
             return {"status": failed, "failures": runner.failures + 1, "retry_at": event.retry_at}
-        case RunnerStopped():
+        case "RunnerStopped":
             return {"status": Stopped()}
         case _:
             assert_never(event)

@@ -35,7 +35,7 @@ def dispatched(state: State, event: GenerationDispatched, time: float) -> StateC
     changes = {
         "instance_id": event.instance_id,
         "dispatched_at": time,
-        "processes": tuple([state.runners[runner_id].process for runner_id in instance.runner_ids]),
+        "processes": tuple([state.runners[shard.runner_id].process for shard in instance.shards]),
     }
     return {"generations": state.generations.set(event.task_id, generation.replaced(changes))}
 
