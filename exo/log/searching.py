@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, func, or_, select
@@ -63,6 +64,17 @@ async def matching(
                 yield recorded
         after = rows[-1].position if len(rows) == PAGE else end
         on_progress(after - begin, upto - begin)
+
+
+async def first_matching(reader: LogReader, wanted: Filter, count: int, after: int, upto: int) -> list[Recorded]:
+    """The first `count` wanted events with `after` < position <= `upto`. Raises Undecodable, a Fatal."""
+    found: list[Recorded] = []
+    async with aclosing(matching(reader, wanted, after, upto)) as events:
+        async for recorded in events:
+            found.append(recorded)
+            if len(found) == count:
+                break
+    return found
 
 
 async def last_matching(reader: LogReader, wanted: Filter, count: int, after: int, upto: int) -> list[Recorded]:
