@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from exo.cli import log_compact, log_diff, log_move, log_stats, log_tail, log_view, log_why
+from exo.cli import log_compact, log_diff, log_move, log_stats, log_tail, log_view, log_what_if, log_why
 from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
@@ -45,10 +45,22 @@ def show_event(
 @app.command()
 def replay(
     to: Annotated[str | None, typer.Option(help=f"{MOMENT}.  [default: now]", show_default=False)] = None,
+    with_placement: Annotated[
+        bool, typer.Option("--with-placement", help="Instead: where today's placement would decide otherwise.")
+    ] = False,
+    first: Annotated[
+        str | None,
+        typer.Option("--from", help=f"With --with-placement: only since. {MOMENT}.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
     """Print what the cluster was like at a moment of the past: its nodes, models and requests."""
+    if with_placement:
+        log_what_if.replay_placements(log_file(home), first, to, as_json=as_json)
+        return
+    if first is not None:
+        raise typer.BadParameter("it goes with --with-placement only; State is that of one moment", param_hint="--from")
     state = run(_state(log_file(home), moment(to, "--to")))
     if as_json:
         typer.echo(state.model_dump_json())
