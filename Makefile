@@ -25,6 +25,8 @@ type: .venv/installed-mlx .venv/installed-dev
 
 bench: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/python -m bench.pipeline_overhead
+	$(BIN)/python -m bench.log
+	$(BIN)/python -m bench.master
 
 # The log that this version writes, for every later version to read. See CONTRIBUTING.md, "Releasing".
 golden: .venv/installed-mlx .venv/installed-dev
