@@ -117,19 +117,19 @@ def _group(before: Mapping[str, BaseModel], after: Mapping[str, BaseModel]) -> G
 
 
 def _changes(old: Plain, new: Plain) -> dict[str, tuple[object, object]]:
-    was, now = dict(_leaves(old)), dict(_leaves(new))
+    was, now = dict(leaves(old)), dict(leaves(new))
     paths = [*was, *(path for path in now if path not in was)]
     return {path: (was.get(path), now.get(path)) for path in paths if was.get(path) != now.get(path)}
 
 
-def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
     """Every plain value inside, by its path of keys and indexes."""
     if isinstance(value, dict) and value:
         for key, inner in cast("Plain", value).items():
-            yield from _leaves(inner, f"{path}.{key}" if path else key)
+            yield from leaves(inner, f"{path}.{key}" if path else key)
     elif isinstance(value, list) and value:
         for index, inner in enumerate(cast("list[object]", value)):
-            yield from _leaves(inner, f"{path}.{index}")
+            yield from leaves(inner, f"{path}.{index}")
     else:
         yield path, value
 

@@ -181,12 +181,25 @@ class _Chain:
         """What happened to a model's instances and downloads while a generation waited."""
         model = Entity("model", model_id)
         await self._last_of([model], (*causes.DOWNLOAD_EVENTS, InstancePlaced), queued, until)
+        await self._there_already(model, queued, until)
         for one in list(self.found.values()):
             if isinstance(one.entry.event, InstancePlaced) and queued < one.position <= until:
                 event = one.entry.event
                 await self._last_of([Entity("instance", event.instance.instance_id)], _ENDS, queued, until)
                 runners = [Entity("runner", runner_id) for runner_id in event.instance.runner_ids]
                 await self._last_of(runners, (RunnerFailed,), queued, until)
+
+    async def _there_already(self, model: Entity, queued: int, until: int) -> None:
+        """The model's newest instance of before, if it was still there: its runners were not ready, or all taken."""
+        wanted = Filter(frozenset([model]), _names((InstancePlaced,)))
+        for one in await last_matching(self.reader, wanted, 1, 0, queued):
+            if isinstance(one.entry.event, InstancePlaced) and one.position not in self.found:
+                instance = one.entry.event.instance
+                ended = Filter(frozenset([Entity("instance", instance.instance_id)]), _names(_ENDS))
+                if not await last_matching(self.reader, ended, 1, one.position, queued):
+                    self.add([one])
+                    for runner_id in instance.runner_ids:
+                        await self._runner_around(Entity("runner", runner_id), one.position, queued, until)
 
     async def _asked(self, placed: Recorded, event: InstancePlaced) -> None:
         """The generation that an instance was placed for, unless somebody asked for the instance itself."""
