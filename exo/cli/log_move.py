@@ -77,7 +77,8 @@ def no_master(path: Path) -> Generator[None]:
 def progress(what: str = "events") -> Generator[OnProgress]:
     """A bar on standard error, where that is a terminal; what it is told is a position and the last one."""
     # Standard output is left alone: what goes there may be the file itself.
-    with Progress(console=Console(stderr=True), transient=True, redirect_stdout=False) as bar:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, redirect_stdout=False, disable=not console.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda position, end: bar.update(task, completed=position, total=end)
 
