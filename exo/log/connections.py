@@ -85,6 +85,14 @@ class DiskFull(Retryable):
     """There is no room for more of the log. Nothing was half-written, and it goes on when there is room again."""
 
 
+class Malformed(Fatal):
+    """SQLite finds the file damaged. `cause` is what it says."""
+
+    def __init__(self, path: Path, cause: object) -> None:
+        super().__init__(f"the event log {path}: {_cut(path)}{_ADVICE[sqlite3.SQLITE_CORRUPT]} ({cause})")
+        self.cause = cause
+
+
 async def fetched(connection: AsyncConnection, sql: str, parameters: Sequence[object]) -> list[Any]:
     """The rows of a query as plain tuples, from the driver itself: half the time of SQLAlchemy's rows."""
     raw = await connection.get_raw_connection()
@@ -102,12 +110,23 @@ def explained(path: Path) -> Generator[None, None, None]:
         code = getattr(cause, "sqlite_errorcode", 0) & 0xFF  # the low byte: extended codes refine it
         if code == sqlite3.SQLITE_FULL:
             raise DiskFull(f"the disk that holds the event log {path} is full: free some space") from error
+        if code == sqlite3.SQLITE_CORRUPT:
+            raise Malformed(path, cause) from error
         advice = _ADVICE.get(code, "SQLite refused")
         raise Fatal(f"the event log {path}: {advice} ({cause})") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"the disk that holds the event log {path} is full: free some space") from error
         raise Fatal(f"the event log {path}: {error.strerror}: {error.filename}") from error
+
+
+def _cut(path: Path) -> str:
+    """That a file is shorter than its header says, where it is. SQLite reads nothing of such a file."""
+    with path.open("rb") as file:
+        header = file.read(32)  # https://www.sqlite.org/fileformat.html#the_database_header
+    page_bytes, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
+    there, expected = path.stat().st_size, (65536 if page_bytes == 1 else page_bytes) * pages
+    return f"the file is cut, {there} of {expected} bytes are there; " if there < expected else ""
 
 
 def _writing(durable: bool) -> tuple[str, ...]:

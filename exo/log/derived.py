@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -10,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from exo.domain.ids import TaskId
 from exo.domain.messages.events import Compacted, Recorded
 from exo.log import tables as t
+from exo.log.connections import explained
 from exo.log.projection import GenerationRow, project
 from exo.log.reading import LogReader
 
@@ -53,6 +55,8 @@ class Expected:
 
     connection: AsyncConnection
     """With the temporary table; no transaction is open on it in between."""
+    path: Path
+    """Of the log."""
     live: dict[TaskId, GenerationRow] = field(default_factory=dict[TaskId, GenerationRow])
     changed_at: dict[TaskId, int] = field(default_factory=dict[TaskId, int])
     """The position of the event that each of `live` was last changed by."""
@@ -77,18 +81,19 @@ class Expected:
     async def differences(self, position: int, *, generations: bool) -> list[Problem] | None:
         """Where the tables disagree with the events; None where the log ends at another `position` by now.
 
-        `generations`: whether to compare that table too; else the inbox only.
+        `generations`: whether to compare that table too; else the inbox only. Raises Malformed, a Fatal.
         """
-        # One short transaction, so that all three tables are as of one moment.
-        await self.connection.exec_driver_sql("BEGIN")
-        try:
-            newest = await self.connection.scalar(select(func.max(t.events.c.position)))
-            if (newest or 0) != position:
-                return None
-            problems = await _inbox(self.connection)
-            return problems + await self._generations(position) if generations else problems
-        finally:
-            await self.connection.exec_driver_sql("ROLLBACK")
+        with explained(self.path):
+            # One short transaction, so that all three tables are as of one moment.
+            await self.connection.exec_driver_sql("BEGIN")
+            try:
+                newest = await self.connection.scalar(select(func.max(t.events.c.position)))
+                if (newest or 0) != position:
+                    return None
+                problems = await _inbox(self.connection)
+                return problems + await self._generations(position) if generations else problems
+            finally:
+                await self.connection.exec_driver_sql("ROLLBACK")
 
     async def _generations(self, end: int) -> list[Problem]:
         live = [(*row, self.changed_at[task_id]) for task_id, row in self.live.items()]
@@ -110,7 +115,7 @@ async def expecting(store: LogReader) -> AsyncGenerator[Expected, None]:
     async with store.connect() as connection:
         for statement in (_DROP, _CREATE, _INDEX):
             await connection.exec_driver_sql(statement)
-        yield Expected(connection)
+        yield Expected(connection, store.path)
         await connection.exec_driver_sql(_DROP)
 
 

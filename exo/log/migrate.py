@@ -7,7 +7,7 @@ from sqlalchemy import Connection, inspect, text
 
 from exo.errors import Fatal
 from exo.log import connections
-from exo.log.tables import REVISION, metadata
+from exo.log.tables import REVISION, metadata, snapshots
 
 _one_at_a_time = threading.Lock()
 """Alembic keeps the migration that runs in globals."""
@@ -34,6 +34,8 @@ def migrate(path: Path) -> None:
                 if found != REVISION:
                     _refuse_newer(path, found)
                     _upgrade(connection)
+                # It only saves time: a file that lost it is as good as one that never had any.
+                snapshots.create(connection, checkfirst=True)
         finally:
             engine.dispose()
 

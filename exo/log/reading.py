@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from exo.domain.ids import MessageId
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
+from exo.errors import Fatal
 from exo.log import codec, connections, snapshots
 from exo.log import tables as t
 from exo.log.codec import StoredBody, StoredEvent
@@ -116,11 +117,28 @@ class LogReader:
         Not usable: made under another schema of State, damaged, or newer than the log itself.
         """
         last = self.position if upto is None else min(upto, self.position)
-        for row in reversed(await self.snapshots()):
-            state = snapshots.decode(row) if row.position <= last else None
+        query = select(t.snapshots.c.position).where(t.snapshots.c.position <= last)
+        async with self.connect() as connection:
+            positions = (await connection.scalars(query.order_by(t.snapshots.c.position.desc()))).all()
+        for position in positions:
+            row = await self._snapshot(position)
+            state = snapshots.decode(row) if row else None
             if state is not None:
                 return state
         return None
+
+    async def _snapshot(self, position: int) -> StoredSnapshot | None:
+        """The snapshot at a position; None where it has gone meanwhile, or is text that is no Unicode."""
+        try:
+            async with self.connect() as connection:
+                row = (
+                    await connection.execute(select(t.snapshots).where(t.snapshots.c.position == position))
+                ).one_or_none()
+                return StoredSnapshot._make(row) if row else None
+        except connections.Malformed:
+            raise
+        except Fatal:
+            return None
 
     async def snapshots(self) -> list[StoredSnapshot]:
         """The snapshots as they are stored, oldest first."""

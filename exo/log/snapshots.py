@@ -53,10 +53,10 @@ def encode(state: State) -> StoredSnapshot:
 
 def decode(row: StoredSnapshot) -> State | None:
     """The State of a snapshot; None where it was made under another schema, or is damaged."""
-    if row.schema != schema_digest() or row.digest != text_digest(row.state):
-        return None
     try:
+        if row.schema != schema_digest() or row.digest != text_digest(row.state):
+            return None
         state = State.model_validate_json(row.state)
-    except ValidationError:
-        return None
+    except (ValidationError, TypeError, AttributeError):
+        return None  # SQLite keeps bytes in a column for text, if somebody puts them there
     return state if state.position == row.position else None

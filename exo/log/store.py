@@ -15,10 +15,11 @@ from exo.domain.ids import TaskId
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Fatal
-from exo.log import codec, connections, migrate, snapshots
+from exo.log import codec, connections, migrate, repair, snapshots
 from exo.log import tables as t
 from exo.log.codec import StoredEvent
-from exo.log.connections import transaction
+from exo.log.connections import Malformed, transaction
+from exo.log.damage import located
 from exo.log.projection import GenerationRow, project
 from exo.log.reading import LogReader
 
@@ -69,7 +70,12 @@ class LogStore(LogReader):
                 store = cls(path, engine, await engine.connect())
         try:
             await store.refresh()
-            await store._read_live()
+            if not read_only:
+                await store._read_live()
+        except Malformed as error:
+            found = await located(store, error)
+            await store.close()
+            raise found from error
         except BaseException:
             await store.close()
             raise
@@ -77,9 +83,10 @@ class LogStore(LogReader):
 
     async def close(self) -> None:
         """Closes the file. Nothing else may be called afterwards."""
+        # The writer last: only then does SQLite bring all into one file, of which a copy is whole.
+        await super().close()
         if self._connection is not None:
             await self._connection.close()
-        await super().close()
         if self._engine is not None:
             await self._engine.dispose()
 
@@ -101,6 +108,19 @@ class LogStore(LogReader):
         if rows:
             await _whole(self._append(lambda _batch: self._checked(rows), batch))
         return batch
+
+    async def drop_tail(self, position: int) -> None:
+        """Drops the events from `position` on, and what follows from them; for a tail that EVENTS holds undamaged.
+
+        Appending goes on at `position`. Raises Fatal as `append` does, and Undecodable where what is left is damaged.
+        """
+        async with self._one_at_a_time:
+            left = await repair.generations_before(self, position)
+            with connections.explained(self.path):
+                async with transaction(self._writing()) as connection:
+                    await repair.drop_from(connection, position, left)
+            await self.refresh()
+            await self._read_live()
 
     async def write_snapshot(self, state: State) -> None:
         """Keeps `state`, and drops all but the newest few. Raises Fatal as `append` does."""

@@ -19,7 +19,7 @@ from exo.domain.node import NodeGauges
 from exo.domain.state import State
 from exo.errors import Fatal, Retryable
 from exo.log.connections import DiskFull
-from exo.log.replay import load_state
+from exo.log.starting import load_checked
 from exo.log.store import LogStore
 from exo.master.history import catch_up, events_page, rows_answer
 from exo.master.leader import Leader
@@ -52,7 +52,7 @@ async def run_master(settings: Settings) -> None:
 
 async def _run(settings: Settings, store: LogStore, own_id: NodeId) -> None:
     began = time.monotonic()
-    state = await load_state(store)
+    state = await load_checked(store)
     logger.info("the log holds %d events (read in %.2f s)", state.position, time.monotonic() - began)
     bus = await connect(settings.nats_url, settings.cluster, "master")
     master = Master(bus, store, own_id, state)
