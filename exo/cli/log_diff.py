@@ -1,11 +1,13 @@
 """`exo log diff`: what changed between two moments, for people and for programs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
 from exo.cli.log_view import local_time
@@ -25,13 +27,23 @@ def diff_log(
     home: HomeOption = None,
 ) -> None:
     """Print what changed in the cluster between two moments. Where A is after B, the way back."""
-    found = run(_diff(log_file(home), moment(first, "A"), moment(second, "B")))
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=as_json or not console.is_terminal) as progress:
+        task = progress.add_task("events")
+
+        def reached(position: int, end: int) -> None:
+            progress.update(task, completed=position, total=end)
+
+        found = run(_diff(log_file(home), moment(first, "A"), moment(second, "B"), reached))
     typer.echo(json.dumps(found.plain()) if as_json else "\n".join(lines(found)))
 
 
-async def _diff(path: Path, first: Moment | None, second: Moment | None) -> Diff:
+async def _diff(
+    path: Path, first: Moment | None, second: Moment | None, on_progress: Callable[[int, int], None]
+) -> Diff:
     async with opened(path) as store:
-        return await diff_between(store, await position_of(store, first), await position_of(store, second))
+        before, after = await position_of(store, first), await position_of(store, second)
+        return await diff_between(store, before, after, on_progress)
 
 
 def lines(found: Diff) -> Iterator[str]:

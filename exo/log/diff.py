@@ -1,12 +1,11 @@
 """What changed in State between two moments."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
 from pydantic import BaseModel
 
-from exo.domain.fold import fold
 from exo.domain.state import State
 from exo.log.reading import LogReader
 from exo.log.replay import load_state
@@ -77,22 +76,17 @@ def diff(before: State, after: State) -> Diff:
     )
 
 
-async def diff_between(reader: LogReader, before: int, after: int) -> Diff:
-    """What changed between two positions of a log. Raises Fatal where an event cannot be read."""
+async def diff_between(
+    reader: LogReader, before: int, after: int, on_progress: Callable[[int, int], None] = lambda _position, _end: None
+) -> Diff:
+    """What changed between two positions of a log.
+
+    `on_progress` gets the position reached and the last one. Raises Fatal where an event cannot be read.
+    """
     earlier, later = min(before, after), max(before, after)
-    first = await load_state(reader, earlier)
-    second = await _later_state(reader, first, later)
+    first = await load_state(reader, earlier, on_progress=lambda position, _end: on_progress(position, later))
+    second = await load_state(reader, later, since=first, on_progress=on_progress)
     return diff(first, second) if before <= after else diff(second, first)
-
-
-async def _later_state(reader: LogReader, state: State, position: int) -> State:
-    """From the snapshot or from `state` on, whichever is nearer."""
-    snapshot = await reader.latest_snapshot(position)
-    if snapshot is not None and snapshot.position > state.position:
-        state = snapshot
-    async for recorded in reader.stream(state.position, position):
-        state = fold(state, recorded)
-    return state
 
 
 def _members(state: State, name: str) -> Mapping[str, BaseModel]:
