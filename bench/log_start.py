@@ -28,6 +28,8 @@ class Start:
 
     loaded_s: float = 0.0
     """Of it the log: opening it, and State."""
+    cpu_s: float = 0.0
+    """Seconds on the processor, in all: what the start takes on a machine that does nothing else."""
     resident: list[int] = field(default_factory=list[int])
     """Bytes, at each of `_SHARES`."""
 
@@ -41,7 +43,8 @@ def report(log: Path, events: int, rounds: int) -> None:
             measured.append(started(log, [] if name == "with a snapshot" else ["--replay"]))
     for name, measured in found.items():
         print(f"  {name:16} {spread([total for total, _ in measured], '.2f')}", end="")
-        print(f", of it the log {spread([start.loaded_s for _, start in measured], '.2f')}")
+        print(f", of it the log {spread([start.loaded_s for _, start in measured], '.2f')}", end="")
+        print(f"; processor {spread([start.cpu_s for _, start in measured], '.2f')}")
     resident = found["by full replay"][-1][1].resident
     shares = ", ".join(f"{size / 2**20:.1f} MiB at {share:.0%}" for share, size in zip(_SHARES, resident, strict=True))
     print(f"  resident memory while replaying: {shares}")
@@ -94,8 +97,10 @@ async def _start(log: Path, *, replay: bool) -> Start:
         command = StartGeneration(
             task_id=TaskId(new_id()), model_id=card(0).model_id, estimated_tokens=9, key="anna", reply_to=ApiId("api")
         )
-        if not react(state, command, state.time, new_id):
+        decided = react(state, command, state.time, new_id)
+        if not decided:
             raise ValueError("nothing was decided")
+        start.cpu_s = time.process_time()
     finally:
         await store.close()
     return start

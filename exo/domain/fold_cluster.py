@@ -145,7 +145,7 @@ def runner_moved(state: State, event: RunnerEvent, time: float) -> StateChanges:
         return {}
     moved = runner.replaced({"since": time, **_runner_changes(runner, event)})
     changes: StateChanges = {"runners": state.runners.set(event.runner_id, moved)}
-    if isinstance(event, RunnerReady):
+    if event.type == "RunnerReady" and state.failures:
         model_id = state.instances[runner.instance_id].model_id
         if model_id in state.failures:
             changes["failures"] = state.failures.delete(model_id)

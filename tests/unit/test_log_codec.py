@@ -78,6 +78,38 @@ def test_bodies_that_were_logged_are_read_and_written_the_same(event_type: str) 
     assert codec.encode(event, GENESIS).body == row(event_type).body
 
 
+def body_of(stored: StoredEvent) -> codec.StoredBody:
+    return stored.position, stored.recorded_at, stored.type, stored.version, stored.body
+
+
+def test_a_replay_gets_the_events_that_a_reader_gets() -> None:
+    rows = [row(event_type, position=position) for position, event_type in enumerate(FIELDS, start=1)]
+    assert [*codec.timed(map(body_of, rows))] == [
+        (one.position, one.entry.recorded_at, one.entry.event) for one in codec.decode(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"recorded_at": time} for time in ("x", b"\0", None, -0.5, float("inf"), float("nan"))),
+        {"body": "{}"},
+        {"body": b"\xff"},
+        {"type": "NodeJoined"},
+        {"type": "Unheard", "version": 3},
+    ],
+)
+def test_a_replay_stops_where_a_reader_does(changes: dict[str, object]) -> None:
+    rows = [row(position=1), row(position=2)._replace(**changes)]
+    with pytest.raises(Undecodable) as read:
+        codec.decode(rows)
+    events = codec.timed(map(body_of, rows))
+    assert next(events)[0] == 1
+    with pytest.raises(Undecodable) as replayed:
+        next(events)
+    assert replayed.value.position == read.value.position == 2
+
+
 def test_a_row_keeps_everything() -> None:
     original = recorded(reason='ä\0"\\\n\u2028')
     encoded = codec.encode(original, GENESIS)
