@@ -1,5 +1,6 @@
 """What the masters are asked: State, what a command led to, and the events of the past. Each has the whole log."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from pydantic import TypeAdapter
@@ -9,15 +10,18 @@ from exo.bus.questions import answer, ask
 from exo.domain.ids import MessageId
 from exo.domain.messages.events import Recorded
 from exo.domain.messages.upcast import UnreadableEvent, read_recorded
+from exo.domain.shape import schema_digest
 from exo.domain.state import State
 from exo.errors import Fatal, Retryable
+
+logger = logging.getLogger(__name__)
 
 _recorded = TypeAdapter(list[Recorded])
 
 
 async def ask_state(bus: Bus, patience: float) -> State:
-    """A master's State. Raises Retryable where none answers within `patience`, seconds."""
-    return State.model_validate_json(await ask(bus, "state", b"", patience))
+    """A master's State. Raises Retryable where none answers within `patience`, seconds, that has this version's."""
+    return State.model_validate_json(await ask(bus, "state", schema_digest().encode(), patience))
 
 
 async def ask_outcome(bus: Bus, message_id: MessageId, patience: float) -> list[Recorded]:
@@ -49,7 +53,11 @@ async def answer_queries(
 ) -> None:
     """Answer about the present, for as long as the connection lives."""
 
-    async def answer_state(_question: bytes) -> bytes:
+    async def answer_state(question: bytes) -> bytes | None:
+        # What another version makes of it would be half a State.
+        if question and question != schema_digest().encode():
+            logger.warning("a node of another version asked for State, and gets none: bring all nodes to one version")
+            return None
         return state().model_dump_json().encode()
 
     async def answer_outcome(question: bytes) -> bytes:

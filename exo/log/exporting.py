@@ -9,6 +9,7 @@ from sqlalchemy import func, select
 from exo import __version__
 from exo.domain.fold import fold
 from exo.domain.ids import TaskId
+from exo.domain.shape import schema_digest
 from exo.domain.state import State
 from exo.errors import Fatal
 from exo.log import archive, codec
@@ -18,7 +19,7 @@ from exo.log.codec import StoredEvent
 from exo.log.projection import GenerationRow
 from exo.log.reading import PAGE, LogReader
 from exo.log.replay import load_state
-from exo.log.snapshots import schema_digest, state_digest
+from exo.log.snapshots import state_digest
 
 
 async def export_log(

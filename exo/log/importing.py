@@ -15,6 +15,7 @@ from sqlalchemy.dialects.sqlite import Insert
 from exo.domain.fold import fold
 from exo.domain.ids import TaskId
 from exo.domain.messages.events import Recorded
+from exo.domain.shape import schema_digest
 from exo.domain.state import State
 from exo.errors import Rejected
 from exo.log import archive, codec, connections, migrate, snapshots
@@ -23,7 +24,7 @@ from exo.log.archive import BadArchive, Footer, Header, OnProgress
 from exo.log.codec import StoredEvent, Undecodable
 from exo.log.projection import GenerationRow, project
 from exo.log.reading import PAGE
-from exo.log.snapshots import schema_digest, state_digest
+from exo.log.snapshots import state_digest
 
 
 def _text(statement: Insert) -> str:

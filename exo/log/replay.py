@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from exo.domain.fold import fold_event
+from exo.domain.shape import schema_digest
 from exo.domain.state import State
 from exo.log import codec
 from exo.log.reading import LogReader
-from exo.log.snapshots import schema_digest, state_digest
+from exo.log.snapshots import state_digest
 
 __all__ = ["load_state", "schema_digest", "state_digest"]
 

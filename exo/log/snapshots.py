@@ -1,22 +1,17 @@
 """State as text: digests, and the rows of the table `snapshots`."""
 
 import hashlib
-import json
-from functools import cache
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from exo.domain.shape import shape
+from exo.domain.shape import schema_digest
 from exo.domain.state import State
 
 SNAPSHOT_EVERY = 10_000
 """Events between snapshots: folding that many takes a fraction of a second."""
 SNAPSHOTS_KEPT = 3
 """The newest, and two in case it cannot be read."""
-
-FOLD = 1
-"""Raised by one when the same events come to give another State: snapshots made before are then of no use."""
 
 
 class StoredSnapshot(NamedTuple):
@@ -26,13 +21,6 @@ class StoredSnapshot(NamedTuple):
     schema: str
     state: str
     digest: str
-
-
-@cache
-def schema_digest() -> str:
-    """SHA-256, hexadecimal, of what State looks like and means: a snapshot made under another is not read."""
-    schema = json.dumps([FOLD, shape(State)], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(schema.encode()).hexdigest()
 
 
 def state_digest(state: State) -> str:
@@ -51,12 +39,18 @@ def encode(state: State) -> StoredSnapshot:
     return StoredSnapshot(state.position, schema_digest(), text, text_digest(text))
 
 
+def is_whole(row: StoredSnapshot) -> bool:
+    """Whether the text of a snapshot is the one that was written."""
+    # SQLite keeps bytes in a column for text, if somebody puts them there.
+    return isinstance(row.state, str) and row.digest == text_digest(row.state)  # pyright: ignore[reportUnnecessaryIsInstance]
+
+
 def decode(row: StoredSnapshot) -> State | None:
     """The State of a snapshot; None where it was made under another schema, or is damaged."""
+    if row.schema != schema_digest() or not is_whole(row):
+        return None
     try:
-        if row.schema != schema_digest() or row.digest != text_digest(row.state):
-            return None
         state = State.model_validate_json(row.state)
-    except (ValidationError, TypeError, AttributeError):
-        return None  # SQLite keeps bytes in a column for text, if somebody puts them there
+    except ValidationError:
+        return None
     return state if state.position == row.position else None

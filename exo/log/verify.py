@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from exo.domain.fold import fold
 from exo.domain.invariants import violations
 from exo.domain.messages.events import Recorded
+from exo.domain.shape import schema_digest
 from exo.domain.state import State
 from exo.errors import Fatal
 from exo.log import codec, derived
@@ -13,7 +14,7 @@ from exo.log.codec import StoredEvent, Undecodable
 from exo.log.connections import Malformed
 from exo.log.derived import Expected, Problem
 from exo.log.reading import LogReader
-from exo.log.snapshots import StoredSnapshot, schema_digest, state_digest, text_digest
+from exo.log.snapshots import StoredSnapshot, is_whole, state_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ class _Check:
         row = self.snapshots.get(self.position)
         if row is None or row.schema != schema_digest():
             return
-        if row.digest != text_digest(row.state):
+        if not is_whole(row):
             self.found(self.position, "the snapshot is damaged")
         elif self.folding and row.digest != state_digest(self.state):
             self.found(self.position, "the snapshot differs from the State that the events lead to")

@@ -43,7 +43,7 @@ async def test_the_log_of_a_released_version_leads_to_the_state_of_then(golden: 
     assert differences(json.loads(golden.state.read_text()), json.loads(state.model_dump_json())) == []
     if facts["schema"] == schema_digest():
         assert state_digest(state) == facts["digest"], (
-            "the same events give another State now: raise FOLD in exo/log/snapshots.py, so that snapshots which were "
+            "the same events give another State now: raise FOLD in exo/domain/shape.py, so that snapshots which were "
             "made before are discarded"
         )
 

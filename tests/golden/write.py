@@ -16,6 +16,7 @@ from random import Random
 
 from exo.domain.messages.events import Recorded
 from exo.domain.messages.upcast import VERSIONS
+from exo.domain.state import State
 from exo.log import codec
 from exo.log.replay import load_state, schema_digest, state_digest
 from exo.log.store import LogStore
@@ -34,12 +35,18 @@ def history() -> list[Recorded]:
     for node in range(3):
         cluster.step(2, node, node + 1)
     missing = VERSIONS.keys() - {codec.COMPACTED}
-    while missing or len(cluster.log) < EVENTS:
+    while missing or len(cluster.log) < EVENTS or not is_rich(cluster.state):
         kind, first, second = random.choice((*range(21), 7, 8, 9, 13, 15, 17, 19)), *random.choices(range(64), k=2)
         if kind in {7, 8, 9} and first % 5 == 0:
             first += 1  # else it would hold a prompt
         missing -= {recorded.entry.event.type for recorded in cluster.step(kind, first, second)}
     return cluster.log
+
+
+def is_rich(state: State) -> bool:
+    """Whether there is something of everything in a State."""
+    parts = state.nodes, state.instances, state.runners, state.downloads, state.generations, state.ended, state.failures
+    return all(parts) and any(generation.instance_id for generation in state.generations.values())
 
 
 async def write_log(path: Path) -> None:
