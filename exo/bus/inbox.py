@@ -54,7 +54,7 @@ class Received:
     envelope: Envelope | None
     may_repeat: bool
     """Whether a message of the same id may have been here before. The server drops a second one for two minutes, so
-    a first try, delivered for the first time by a consumer that this master made, cannot be one."""
+    a first try that is newer than everything that was here cannot be one."""
     problem: str = ""
 
     async def ack(self) -> None:
@@ -68,7 +68,9 @@ class Inbox:
     def __init__(self, subscription: JetStreamContext.PullSubscription, old: int) -> None:
         """`old`: the stream's last sequence when it was taken over; up to there an earlier leader may have acted."""
         self._subscription = subscription
-        self._old = old
+        self._newest = old
+        """The highest sequence that a leader has had. A server that was killed does not know what it delivered last:
+        what it delivers again counts as delivered for the first time."""
 
     @classmethod
     async def take_over(cls, bus: Bus) -> "Inbox":
@@ -121,7 +123,9 @@ class Inbox:
         if len(message.data) > MESSAGE_MOST:
             problem = f"it has {len(message.data)} bytes, and {MESSAGE_MOST} are the most"
             return Received(message, None, may_repeat=False, problem=problem)
-        repeats = metadata.num_delivered > 1 or metadata.sequence.stream <= self._old or ATTEMPT_HEADER in headers
+        sequence = metadata.sequence.stream
+        repeats = metadata.num_delivered > 1 or sequence <= self._newest or ATTEMPT_HEADER in headers
+        self._newest = max(self._newest, sequence)
         try:
             return Received(message, _envelopes.validate_json(message.data), repeats)
         except ValidationError as error:

@@ -27,7 +27,7 @@ async def reconcile(bus: Bus, store: LogStore, state: State) -> State:
     first, last = await events.bounds(bus)
     common = min(last, store.position)
     if first <= common:
-        await _check(bus, store, common)
+        await _check(bus, store, first, common)
     if last < store.position:
         await _republish(bus, store, last)
     elif first > store.position + 1:
@@ -57,15 +57,28 @@ async def copy(bus: Bus, store: LogStore, state: State, upto: int) -> State:
     return state
 
 
-async def _check(bus: Bus, store: LogStore, position: int) -> None:
+async def _check(bus: Bus, store: LogStore, first: int, last: int) -> None:
+    """Raises Fatal with the first position at which both hold something, and not the same."""
+    if await _same(bus, store, last):
+        return
+    # Two histories that part never come together again: halving finds where, in a handful of questions.
+    while first < last:
+        middle = (first + last) // 2
+        if await _same(bus, store, middle):
+            first = middle + 1
+        else:
+            last = middle
+    raise Fatal(
+        f"the log {store.path} and the stream EVENTS hold different events from position {last} on: they belong to two "
+        "clusters, or one was restored from an old copy. Look at both with `exo log show` and `nats stream get`, and "
+        "move the wrong one away: the log file, or the folder `nats` that the server keeps its streams in"
+    )
+
+
+async def _same(bus: Bus, store: LogStore, position: int) -> bool:
     streamed = await events.entry_at(bus, position)
     kept = await store.read(position - 1, 1)
-    if streamed is not None and kept and streamed != kept[0].entry:
-        raise Fatal(
-            f"the log {store.path} and the stream EVENTS hold different events at position {position}: they belong to "
-            "two clusters, or one was restored from an old copy. Move one of them away: the log file, or the folder "
-            "that NATS keeps its streams in"
-        )
+    return streamed is None or not kept or streamed == kept[0].entry
 
 
 async def _republish(bus: Bus, store: LogStore, last: int) -> None:

@@ -1,13 +1,16 @@
 """Bringing the stream and the log to agreement, whichever of them lost something."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from log_events import history
 
 from exo.bus.client import Bus
-from exo.bus.events import append, begin_at, bounds, entry_at
+from exo.bus.events import append, begin_at, bounds, entry_at, follow
 from exo.bus.streams import EVENTS, ensure_streams
 from exo.domain.fold import fold
 from exo.domain.messages.events import Recorded
@@ -15,6 +18,9 @@ from exo.domain.state import State
 from exo.errors import Fatal
 from exo.log.store import LogStore
 from exo.master.reconcile import REPUBLISHED, reconcile
+
+if TYPE_CHECKING:
+    from conftest import Until
 
 
 @pytest.fixture
@@ -116,15 +122,17 @@ async def test_a_stream_that_was_emptied_but_remembers_where_it_was_goes_on_ther
     await agree(bus, store, wanted)
 
 
-@pytest.mark.parametrize(("streamed", "kept"), [(12, 20), (20, 12), (12, 12), (1, 20)])
-async def test_different_events_at_one_position_are_refused_with_the_position(
-    bus: Bus, store: LogStore, streamed: int, kept: int
+@pytest.mark.parametrize(
+    ("streamed", "kept", "parted"),
+    [(12, 20, 12), (20, 12, 12), (12, 12, 12), (1, 20, 1), (20, 20, 1), (20, 17, 7), (900, 800, 333)],
+)
+async def test_different_events_at_one_position_are_refused_with_the_first_position(
+    bus: Bus, store: LogStore, streamed: int, kept: int, parted: int
 ) -> None:
-    wanted = history(20)
-    common = min(streamed, kept)
-    await stream(bus, [altered(one) if one.position == common else one for one in wanted[:streamed]])
+    wanted = history(max(streamed, kept))
+    await stream(bus, [altered(one) if one.position >= parted else one for one in wanted[:streamed]])
     await store.append(wanted[:kept])
-    with pytest.raises(Fatal, match=rf"different events at position {common}:"):
+    with pytest.raises(Fatal, match=rf"different events from position {parted} on:"):
         await reconcile(bus, store, state_after(wanted[:kept]))
     assert await bounds(bus) == (1, streamed)
     assert store.position == kept
@@ -136,6 +144,30 @@ async def test_events_that_neither_holds_are_missed_with_the_positions(bus: Bus,
     await store.append(history(10))
     with pytest.raises(Fatal, match=r"ends at 10, the stream EVENTS begins at 16"):
         await reconcile(bus, store, state_after(history(10)))
+
+
+async def test_a_reader_beyond_the_end_of_a_stream_that_lost_its_tail_goes_on_with_what_is_new(
+    bus: Bus, store: LogStore, until: "Until"
+) -> None:
+    wanted = history(24)
+    await stream(bus, wanted[:20])
+    await store.append(wanted[:20])
+    seen: list[Recorded] = []
+
+    async def read() -> None:
+        async with aclosing(follow(bus, 20)) as batches:
+            async for batch in batches:
+                seen.extend(batch)
+
+    reading = asyncio.create_task(read())
+    await bus.js.delete_stream(EVENTS)
+    await ensure_streams(bus.js, bus.subjects)
+    await stream(bus, wanted[:12])
+    await reconcile(bus, store, state_after(wanted[:20]))
+    await stream(bus, wanted[20:], after=20)
+    await until(lambda: len(seen) == 4, "the new events")
+    assert seen == wanted[20:]
+    reading.cancel()
 
 
 async def test_a_state_that_lags_behind_the_log_is_folded_first(bus: Bus, store: LogStore) -> None:
