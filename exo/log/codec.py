@@ -94,6 +94,13 @@ def linked(previous: str, row_digest: str) -> str:
     return hashlib.sha256((previous + row_digest).encode("ascii")).hexdigest()
 
 
+def holds(row: StoredEvent, recorded: Recorded) -> bool:
+    """Whether a row is that of an event, or was before it was compacted. Raises Undecodable where it is damaged."""
+    if row.type == COMPACTED:
+        return row.body == row_digest(encode(recorded, GENESIS))
+    return decode([row]) == [recorded]
+
+
 def follows(row: StoredEvent, previous_chain: str) -> bool:
     """Whether a row's chain is the right one after that of the row before."""
     try:

@@ -6,8 +6,10 @@ from contextlib import aclosing
 from exo.bus import events
 from exo.bus.client import Bus
 from exo.domain.fold import fold
+from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Fatal
+from exo.log import codec
 from exo.log.store import LogStore
 from exo.master.history import catch_up
 
@@ -77,8 +79,8 @@ async def _check(bus: Bus, store: LogStore, first: int, last: int) -> None:
 
 async def _same(bus: Bus, store: LogStore, position: int) -> bool:
     streamed = await events.entry_at(bus, position)
-    kept = await store.read(position - 1, 1)
-    return streamed is None or not kept or streamed == kept[0].entry
+    rows = await store.rows(position - 1, 1)
+    return streamed is None or not rows or codec.holds(rows[0], Recorded(position=position, entry=streamed))
 
 
 async def _republish(bus: Bus, store: LogStore, last: int) -> None:
