@@ -43,7 +43,7 @@ class Api:
     def check_room(self) -> None:
         """Raises Rejected where the disk that NATS and the log of the leading master are on is about to be full.
 
-        A server that once found its disk full takes nothing more until it is started again; so work is refused before.
+        NATS has to be started anew after a full disk, which `exo nats` does; better not to come to that.
         """
         _, gauges = self.gauges.get(self.replica.state.master or NodeId(""), (0.0, None))
         if gauges is not None and gauges.disk_free_bytes < ROOM_LEAST:

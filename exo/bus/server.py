@@ -1,18 +1,18 @@
-"""Finds the nats-server binary, renders its configuration into the home folder, and becomes it."""
+"""Finds the nats-server binary, renders its configuration into the home folder, and runs it."""
 
 import errno
 import logging
-import os
 import shutil
 import socket
 import subprocess
-import sys
 import sysconfig
+import time
 from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
 
 from exo.bus.address import without_password
+from exo.bus.serving import DISK_LEAST, Serving
 from exo.domain.ids import NodeId
 from exo.errors import Fatal
 from exo.resources import resource_dir
@@ -20,19 +20,22 @@ from exo.resources import resource_dir
 logger = logging.getLogger(__name__)
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
-DISK_LEAST = 64 * 2**20
-"""Bytes that must be free for JetStream to start."""
+LOG_NAME = "nats-server.log"
+PORT_PATIENCE = 1.0
+"""Seconds that a server that was just killed has to leave its port."""
 
 
-def run_server(home: Path, url: str, node_id: NodeId) -> None:
-    """Replace this process by the NATS server of this node. Raises Fatal, saying what to do, where that cannot work."""
+def run_server(home: Path, url: str, node_id: NodeId) -> int:
+    """Run the NATS server of this node until it is told to stop; the exit code.
+
+    Raises Fatal, saying what to do, where that cannot work.
+    """
     binary = find_binary()
     config = render_config(home, url, node_id)
     check_config(binary, config)
-    logger.info("listening at %s; output goes to %s", without_password(url), config.with_name("nats-server.log"))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execv(binary, [str(binary), "--config", str(config)])
+    log_file = config.with_name(LOG_NAME)
+    logger.info("listening at %s; output goes to %s", without_password(url), log_file)
+    return Serving([str(binary), "--config", str(config)], config.parent, log_file).run()
 
 
 def find_binary() -> Path:
@@ -56,7 +59,7 @@ def render_config(home: Path, url: str, node_id: NodeId) -> Path:
         check_disk(store)
         template = Template((resource_dir("nats") / "standalone.conf").read_text())
         config = store / "nats-server.conf"
-        log_file = store / "nats-server.log"
+        log_file = store / LOG_NAME
         config.write_text(
             template.substitute(
                 host=host,
@@ -83,14 +86,20 @@ def listen_address(url: str) -> tuple[str, int]:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raises Fatal where something listens at the port already."""
+    """Raises Fatal where something listens at the port already, and stays."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    deadline = time.monotonic() + PORT_PATIENCE
+    while True:
         try:
-            probe.bind((host, port))
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((host, port))
+            return
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
+                if time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
                 raise Fatal(
                     f"port {port} of {host} is taken: stop what listens there, or set EXO_NATS_URL to another port"
                 ) from error

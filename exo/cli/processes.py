@@ -5,13 +5,15 @@ from exo.config import load_settings
 
 def nats() -> None:
     """Run the NATS server that carries all messages of the cluster."""
+    import typer
+
     from exo.bus.server import run_server
     from exo.log_setup import setup_logging
     from exo.node.identity import node_id
 
     settings = load_settings()
     setup_logging(settings.log_level)
-    run_server(settings.home, settings.nats_url, node_id(settings.home))
+    raise typer.Exit(run_server(settings.home, settings.nats_url, node_id(settings.home)))
 
 
 def master() -> None:
