@@ -19,10 +19,12 @@ from exo.domain.node import NodeGauges
 from exo.domain.state import State
 from exo.errors import Fatal, Retryable
 from exo.log.connections import DiskFull
+from exo.log.damage import LogDamaged
 from exo.log.starting import load_checked
 from exo.log.store import LogStore
 from exo.master.history import catch_up, events_page, rows_answer
 from exo.master.leader import Leader
+from exo.master.mending import mended
 from exo.master.reconcile import caught_up, reconcile
 from exo.models.lock import locked_if_free
 from exo.node.identity import node_id
@@ -52,15 +54,26 @@ async def run_master(settings: Settings) -> None:
 
 async def _run(settings: Settings, store: LogStore, own_id: NodeId) -> None:
     began = time.monotonic()
-    state = await load_checked(store)
-    logger.info("the log holds %d events (read in %.2f s)", state.position, time.monotonic() - began)
+    damage, state = None, State()
+    try:
+        state = await load_checked(store)
+        logger.info("the log holds %d events (read in %.2f s)", state.position, time.monotonic() - began)
+    except LogDamaged as error:
+        damage = error
+        logger.error("the event log is damaged at position %d; NATS may have what was there", damage.position)
     bus = await connect(settings.nats_url, settings.cluster, "master")
+    try:
+        await _work(bus, store, own_id, await mended(bus, store, damage) if damage else state)
+    finally:
+        await bus.close()
+
+
+async def _work(bus: Bus, store: LogStore, own_id: NodeId, state: State) -> None:
     master = Master(bus, store, own_id, state)
     try:
         await master.run()
     finally:
         await master.stop()
-        await bus.close()
 
 
 class Master:

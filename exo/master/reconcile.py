@@ -29,7 +29,7 @@ async def reconcile(bus: Bus, store: LogStore, state: State) -> State:
     first, last = await events.bounds(bus)
     common = min(last, store.position)
     if first <= common:
-        await _check(bus, store, first, common)
+        await check(bus, store, first, common)
     if last < store.position:
         await _republish(bus, store, last)
     elif first > store.position + 1:
@@ -59,7 +59,7 @@ async def copy(bus: Bus, store: LogStore, state: State, upto: int) -> State:
     return state
 
 
-async def _check(bus: Bus, store: LogStore, first: int, last: int) -> None:
+async def check(bus: Bus, store: LogStore, first: int, last: int) -> None:
     """Raises Fatal with the first position at which both hold something, and not the same."""
     if await _same(bus, store, last):
         return
