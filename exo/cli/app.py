@@ -21,7 +21,7 @@ COMMANDS = MappingProxyType(
         "status": "exo.cli.status:status",
         "chat": "exo.cli.chat:chat",
         "models": "exo.cli.models:app",
-        "log": "exo.cli.log:app",
+        "log": "exo.cli.log.app:app",
         "usage": "exo.cli.usage:usage",
     }
 )

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from exo.cli.log_options import HomeOption, JsonOption, log_file, moment, run
-from exo.log.usage import Usage, read_usage, total
+from exo.cli.log.options import HomeOption, JsonOption, log_file, moment, run
+from exo.log.explain.usage import Usage, read_usage, total
 
 
 class By(StrEnum):

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import aiosqlite
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.sqlite import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from exo.domain.fold import OutOfOrder
@@ -15,7 +13,7 @@ from exo.domain.ids import TaskId
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Fatal
-from exo.log import codec, connections, migrate, repair, snapshots
+from exo.log import codec, connections, migrate, repair, snapshots, statements
 from exo.log import tables as t
 from exo.log.codec import StoredEvent
 from exo.log.connections import Malformed, transaction
@@ -23,16 +21,6 @@ from exo.log.damage import located
 from exo.log.projection import GenerationRow, project
 from exo.log.reading import LogReader
 
-
-def _text(statement: Insert) -> str:
-    """A statement's SQL, for rows that are tuples in the order of the columns: half the time of named parameters."""
-    return str(statement.compile(dialect=sqlite.dialect()))
-
-
-_insert_events = _text(insert(t.events))
-_insert_inbox = _text(insert(t.inbox).on_conflict_do_nothing())
-_put_generation = _text(insert(t.generations).prefix_with("OR REPLACE"))
-_put_snapshot = _text(insert(t.snapshots).prefix_with("OR REPLACE"))
 _old_snapshots = delete(t.snapshots).where(
     t.snapshots.c.position.not_in(
         select(t.snapshots.c.position).order_by(t.snapshots.c.position.desc()).limit(snapshots.SNAPSHOTS_KEPT)
@@ -129,7 +117,7 @@ class LogStore(LogReader):
             with connections.explained(self.path):
                 connection = self._writing()
                 async with connection.begin():
-                    await connection.exec_driver_sql(_put_snapshot, row)
+                    await connection.exec_driver_sql(statements.PUT_SNAPSHOT, row)
                     await connection.execute(_old_snapshots)
 
     async def _append(
@@ -189,12 +177,9 @@ async def _whole(work: Coroutine[object, object, None]) -> None:
 async def _insert(
     connection: aiosqlite.Connection, rows: Sequence[StoredEvent], generations: list[GenerationRow]
 ) -> None:
-    await connection.executemany(_insert_events, rows)
-    causes: dict[str, int] = {}
-    for row in rows:
-        if row.cause_id is not None:
-            causes.setdefault(row.cause_id, row.position)
+    await connection.executemany(statements.INSERT_EVENTS, rows)
+    causes = statements.first_causes(rows)
     if causes:
-        await connection.executemany(_insert_inbox, causes.items())
+        await connection.executemany(statements.INSERT_INBOX, causes)
     if generations:
-        await connection.executemany(_put_generation, generations)
+        await connection.executemany(statements.PUT_GENERATION, generations)

@@ -16,12 +16,12 @@ import zstandard
 from log_events import history
 from typer.testing import CliRunner
 
-from exo.cli.log import app
+from exo.cli.log.app import app
 from exo.domain.messages.events import Recorded
 from exo.errors import Fatal, Rejected
-from exo.log.archive import BadArchive, Footer
-from exo.log.exporting import export_log
-from exo.log.importing import import_log
+from exo.log.moving.archive import BadArchive, Footer
+from exo.log.moving.exporting import export_log
+from exo.log.moving.importing import import_log
 from exo.log.replay import load_state, state_digest
 from exo.log.store import LogStore
 from exo.log.verify import verify
@@ -148,7 +148,7 @@ def test_an_empty_log_is_moved_too(tmp_path: Path) -> None:
 
 
 def test_a_log_goes_through_a_pipe(home: Path, tmp_path: Path) -> None:
-    call = [sys.executable, "-c", "from exo.cli.log import app; app()"]
+    call = [sys.executable, "-c", "from exo.cli.log.app import app; app()"]
     with (
         subprocess.Popen(
             [*call, "export", "-", "--home", str(home)], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -14,7 +14,7 @@ import pytest
 from log_events import history
 from typer.testing import CliRunner
 
-from exo.cli.log import app
+from exo.cli.log.app import app
 from exo.domain.fold import fold
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
@@ -129,7 +129,7 @@ def test_without_a_log_each_says_so(tmp_path: Path, command: list[str]) -> None:
 async def test_tail_follows_what_a_running_master_appends(tmp_path: Path) -> None:
     master = await LogStore.open(tmp_path / "log" / "exo.sqlite3")
     await master.append(EVENTS)
-    call = "from exo.cli.log import app; app()"
+    call = "from exo.cli.log.app import app; app()"
     arguments = ["-c", call, "tail", "-n", "1", "--follow", "--json", "--home", str(tmp_path)]
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -156,7 +156,7 @@ async def test_tail_follows_what_a_running_master_appends(tmp_path: Path) -> Non
 
 
 async def test_tail_ends_quietly_when_it_is_interrupted(home: Path) -> None:
-    call = "from exo.cli.log import app; app()"
+    call = "from exo.cli.log.app import app; app()"
     arguments = ["-c", call, "tail", "-n", "1", "--follow", "--json", "--home", str(home)]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=pipe, stderr=pipe)

@@ -11,11 +11,11 @@ import pytest
 from log_events import BEGIN, FIRST_GENERATION, history
 from typer.testing import CliRunner
 
-from exo.cli.log import app
+from exo.cli.log.app import app
 from exo.domain.ids import MessageId
 from exo.domain.state import ENDED_KEPT
 from exo.errors import Fatal, Rejected
-from exo.log.compacting import NEWEST_KEPT, compact
+from exo.log.moving.compacting import NEWEST_KEPT, compact
 from exo.log.replay import load_state
 from exo.log.store import LogStore
 from exo.log.verify import verify

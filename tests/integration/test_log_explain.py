@@ -20,14 +20,14 @@ from exo.domain.runner_status import Connecting, Failed, Loading, Ready, Warming
 from exo.domain.sampling import Timings, Usage
 from exo.domain.state import State
 from exo.errors import Rejected
-from exo.log import searching
-from exo.log.diff import diff_between
-from exo.log.entities import Entity
-from exo.log.searching import Filter, find_entity, first_matching, last_matching, matching
-from exo.log.stats import collect
+from exo.log.explain import searching
+from exo.log.explain.diff import diff_between
+from exo.log.explain.entities import Entity
+from exo.log.explain.searching import Filter, find_entity, first_matching, last_matching, matching
+from exo.log.explain.stats import collect
+from exo.log.explain.story import STEPS_MOST, Story
+from exo.log.explain.why import why
 from exo.log.store import LogStore
-from exo.log.story import STEPS_MOST, Story
-from exo.log.why import why
 
 ENGINE = FACTS.model_copy(update={"engines": ("mlx",)})
 API = "api-1"
@@ -366,7 +366,7 @@ async def test_the_longest_gaps_are_found_with_their_positions(tmp_path: Path, m
         past.send(CancelGeneration(task_id=TaskId("none"), reason="x"), API, f"message-{number}")
     store = await stored(tmp_path, past.log)
     for window in (searching.WINDOW, 1, 2):
-        monkeypatch.setattr("exo.log.stats.WINDOW", window)
+        monkeypatch.setattr("exo.log.explain.stats.WINDOW", window)
         found = await collect(store)
         assert [(gap.seconds, gap.before) for gap in found.gaps[:3]] == [(7001.0, 4), (201.0, 6), (31.0, 3)]
         assert found.gaps[0].since == past.log[2].entry.recorded_at

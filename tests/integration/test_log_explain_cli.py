@@ -10,7 +10,7 @@ import pytest
 from log_events import history
 from typer.testing import CliRunner
 
-from exo.cli.log import app
+from exo.cli.log.app import app
 from exo.domain.messages.events import Recorded
 from exo.errors import Fatal, Rejected
 from exo.log.store import LogStore
@@ -127,7 +127,7 @@ def test_without_a_log_each_says_so(tmp_path: Path, command: list[str]) -> None:
 async def test_tail_follows_one_thing_while_a_master_appends(tmp_path: Path) -> None:
     master = await LogStore.open(tmp_path / "log" / "exo.sqlite3")
     await master.append(EVENTS)
-    call = "from exo.cli.log import app; app()"
+    call = "from exo.cli.log.app import app; app()"
     options = ["--entity", "anna", "--type", "GenerationQueued", "--since", "39", "--follow", "--json"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", call, "tail", *options, "--home", str(tmp_path), stdout=asyncio.subprocess.PIPE

@@ -18,8 +18,8 @@ from exo.domain.messages.events import Entry, Event, GenerationFinished, Generat
 from exo.domain.sampling import FinishReason, Timings
 from exo.domain.sampling import Usage as Tokens
 from exo.errors import Fatal
+from exo.log.explain.usage import Usage, read_usage, total
 from exo.log.store import LogStore
-from exo.log.usage import Usage, read_usage, total
 from tests.stack import Stack, wait_until
 
 DAY = 86400.0

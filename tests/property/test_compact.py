@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from exo.domain.fold import fold
 from exo.domain.messages.events import Compacted, Recorded
 from exo.domain.state import State
-from exo.log.compactable import Walk
-from exo.log.compacting import Compaction, compact
-from exo.log.exporting import export_log
-from exo.log.importing import import_log
+from exo.log.moving.compactable import Walk
+from exo.log.moving.compacting import Compaction, compact
+from exo.log.moving.exporting import export_log
+from exo.log.moving.importing import import_log
 from exo.log.replay import load_state, state_digest
 from exo.log.store import LogStore
 from exo.log.verify import verify

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exo.domain.fold import fold
 from exo.domain.state import State
-from exo.log.diff import GROUPS, diff, leaves
+from exo.log.explain.diff import GROUPS, diff, leaves
 
 
 def two_moments(history: list[Step], first: int, second: int) -> tuple[State, State]:

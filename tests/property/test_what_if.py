@@ -9,7 +9,7 @@ from cluster_histories import CARDS, NODES, Step, histories, run
 from hypothesis import given, settings
 from typer.testing import CliRunner
 
-from exo.cli.log import app
+from exo.cli.log.app import app
 from exo.domain.fold import fold
 from exo.domain.messages.events import GenerationFinished, InstancePlaced, Recorded
 from exo.domain.state import State

@@ -13,7 +13,7 @@ from exo.domain.messages.events import (
     Recorded,
 )
 from exo.errors import Rejected
-from exo.log.entities import Entity, Search, matches, mentions
+from exo.log.explain.entities import Entity, Search, matches, mentions
 
 HEX = "0123456789abcdef0123456789abcdef"
 

@@ -13,12 +13,13 @@ from exo.api.context import Api
 from exo.api.log_file import read_log
 from exo.domain.messages.events import Recorded
 from exo.errors import Rejected
-from exo.log import diff, replay, stats
+from exo.log import replay
 from exo.log.codec import VERSIONS
+from exo.log.explain import diff, stats
+from exo.log.explain.searching import Filter, find_entity, first_matching, last_matching
+from exo.log.explain.why import why
 from exo.log.moments import EXPECTED, Moment, parse_moment, position_before, position_of
-from exo.log.searching import Filter, find_entity, first_matching, last_matching
 from exo.log.store import LogStore
-from exo.log.why import why
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ Since = Annotated[
 async def show_usage(api: Api, by: By = "model", since: Since = None) -> Response[bytes]:
     """Requests, tokens and seconds of the generations that ended, summed by group and in all."""
     # Imported here: the database is of no use to an API before somebody asks for what lies in it.
-    from exo.log.usage import read_usage, total  # noqa: PLC0415
+    from exo.log.explain.usage import read_usage, total  # noqa: PLC0415
 
     moment = None if since is None else _moment(since)
     try:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from exo.domain.fold import fold
 from exo.domain.what_if import Reconsidered, reconsider
-from exo.log.archive import OnProgress
+from exo.log.moving.archive import OnProgress
 from exo.log.reading import PAGE, LogReader
 from exo.log.replay import load_state
 

@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from exo.errors import Fatal
 from exo.log import codec, connections
 from exo.log import tables as t
-from exo.log.archive import OnProgress
 from exo.log.codec import StoredEvent
-from exo.log.compactable import Found, Walk
+from exo.log.moving.archive import OnProgress
+from exo.log.moving.compactable import Found, Walk
 from exo.log.reading import PAGE, LogReader
 
 NEWEST_KEPT = 10_000

@@ -10,10 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import Progress
 from rich.table import Table
 
-from exo.cli.log_options import HomeOption, JsonOption, log_file, opened, run
-from exo.cli.log_view import local_time
-from exo.log.searching import OnProgress
-from exo.log.stats import Stats, collect
+from exo.cli.log.options import HomeOption, JsonOption, log_file, opened, run
+from exo.cli.log.view import local_time
+from exo.log.explain.searching import OnProgress
+from exo.log.explain.stats import Stats, collect
 
 _DAYS_SHOWN = 14
 _MASTERS_SHOWN = 5

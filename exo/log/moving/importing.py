@@ -9,8 +9,6 @@ from typing import BinaryIO
 
 import zstandard
 from sqlalchemy import Engine
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.dialects.sqlite import Insert
 
 from exo.domain.fold import fold
 from exo.domain.ids import TaskId
@@ -18,24 +16,14 @@ from exo.domain.messages.events import Recorded
 from exo.domain.shape import schema_digest
 from exo.domain.state import State
 from exo.errors import Rejected
-from exo.log import archive, codec, connections, migrate, snapshots
+from exo.log import codec, connections, migrate, snapshots, statements
 from exo.log import tables as t
-from exo.log.archive import BadArchive, Footer, Header, OnProgress
 from exo.log.codec import StoredEvent, Undecodable
+from exo.log.moving import archive
+from exo.log.moving.archive import BadArchive, Footer, Header, OnProgress
 from exo.log.projection import GenerationRow, project
 from exo.log.reading import PAGE
 from exo.log.snapshots import state_digest
-
-
-def _text(statement: Insert) -> str:
-    return str(statement.compile(dialect=sqlite.dialect()))
-
-
-_insert_events = _text(sqlite.insert(t.events))
-_insert_inbox = _text(sqlite.insert(t.inbox).on_conflict_do_nothing())
-_put_generation = _text(sqlite.insert(t.generations).prefix_with("OR REPLACE"))
-_put_snapshot = _text(sqlite.insert(t.snapshots).prefix_with("OR REPLACE"))
-_keep_generation = _text(sqlite.insert(t.generations).on_conflict_do_nothing())
 
 
 def import_log(source: BinaryIO, path: Path, on_progress: OnProgress = lambda _position, _end: None) -> Footer:
@@ -93,11 +81,11 @@ def _fill(temporary: Path, source: BinaryIO, on_progress: OnProgress) -> Footer:
             on_progress(state.position, header.count)
         while generations := reader.generations():
             with connections.explained(temporary), engine.begin() as connection:
-                connection.exec_driver_sql(_keep_generation, generations)
+                connection.exec_driver_sql(statements.KEEP_GENERATION, generations)
         footer = reader.end(header, state)
         if state.position:
             with connections.explained(temporary), engine.begin() as connection:
-                connection.exec_driver_sql(_put_snapshot, snapshots.encode(state))
+                connection.exec_driver_sql(statements.PUT_SNAPSHOT, snapshots.encode(state))
     return footer
 
 
@@ -109,16 +97,13 @@ def _decoded(rows: list[StoredEvent]) -> list[Recorded]:
 
 
 def _write(engine: Engine, path: Path, rows: list[StoredEvent], generations: list[GenerationRow]) -> None:
-    causes: dict[str, int] = {}
-    for row in rows:
-        if row.cause_id is not None:
-            causes.setdefault(row.cause_id, row.position)
+    causes = statements.first_causes(rows)
     with connections.explained(path), engine.begin() as connection:
-        connection.exec_driver_sql(_insert_events, [*rows])
+        connection.exec_driver_sql(statements.INSERT_EVENTS, [*rows])
         if causes:
-            connection.exec_driver_sql(_insert_inbox, list(causes.items()))
+            connection.exec_driver_sql(statements.INSERT_INBOX, causes)
         if generations:
-            connection.exec_driver_sql(_put_generation, [*generations])
+            connection.exec_driver_sql(statements.PUT_GENERATION, [*generations])
 
 
 class _Reader:

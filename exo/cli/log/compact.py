@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from exo.cli.log_move import no_master, progress
-from exo.cli.log_options import HomeOption, JsonOption, log_file, moment, opened, run
-from exo.log.archive import OnProgress
-from exo.log.compacting import Compaction, compact
+from exo.cli.log.move import no_master, progress
+from exo.cli.log.options import HomeOption, JsonOption, log_file, moment, opened, run
 from exo.log.migrate import check
+from exo.log.moving.archive import OnProgress
+from exo.log.moving.compacting import Compaction, compact
 
 
 def compact_log(

@@ -11,9 +11,9 @@ from exo.domain.messages.events import (
     NodeJoined,
     Recorded,
 )
-from exo.log.causes import Cause, cause_of, reasons_of, subject_of
-from exo.log.entities import Entity
-from exo.log.sentences import sentence
+from exo.log.explain.causes import Cause, cause_of, reasons_of, subject_of
+from exo.log.explain.entities import Entity
+from exo.log.explain.sentences import sentence
 
 STEPS_MOST = 60
 """Events that a story tells; of a longer one the beginning and the end."""

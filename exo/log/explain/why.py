@@ -21,12 +21,12 @@ from exo.domain.messages.events import (
     RunnerStarted,
 )
 from exo.errors import Rejected
-from exo.log import causes
 from exo.log import tables as t
-from exo.log.entities import Entity
+from exo.log.explain import causes
+from exo.log.explain.entities import Entity
+from exo.log.explain.searching import Filter, OnProgress, events_at, find_entity, last_matching, matching, no_progress
+from exo.log.explain.story import STEPS_MOST, Story, tell
 from exo.log.reading import LogReader
-from exo.log.searching import Filter, OnProgress, events_at, find_entity, last_matching, matching, no_progress
-from exo.log.story import STEPS_MOST, Story, tell
 
 _Types = tuple[type[object], ...]
 _EXPLAINED = "node, instance, runner, generation, model or command"

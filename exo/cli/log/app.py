@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from exo.cli import log_compact, log_diff, log_move, log_stats, log_tail, log_view, log_what_if, log_why
-from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
+from exo.cli.log import compact, diff, move, stats, tail, view, what_if, why
+from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Rejected
@@ -28,7 +28,7 @@ app = typer.Typer(
 )
 
 
-app.command("tail")(log_tail.tail)
+app.command("tail")(tail.tail)
 
 
 @app.command("show")
@@ -39,7 +39,7 @@ def show_event(
 ) -> None:
     """Print one event in full, with what caused it."""
     recorded, siblings = run(_event(log_file(home), position))
-    typer.echo(recorded.model_dump_json() if as_json else log_view.page(recorded, siblings))
+    typer.echo(recorded.model_dump_json() if as_json else view.page(recorded, siblings))
 
 
 @app.command()
@@ -57,7 +57,7 @@ def replay(
 ) -> None:
     """Print what the cluster was like at a moment of the past: its nodes, models and requests."""
     if with_placement:
-        log_what_if.replay_placements(log_file(home), first, to, as_json=as_json)
+        what_if.replay_placements(log_file(home), first, to, as_json=as_json)
         return
     if first is not None:
         raise typer.BadParameter("it goes with --with-placement only; State is that of one moment", param_hint="--from")
@@ -65,7 +65,7 @@ def replay(
     if as_json:
         typer.echo(state.model_dump_json())
     else:
-        Console().print(log_view.state_tables(state))
+        Console().print(view.state_tables(state))
 
 
 @app.command("verify")
@@ -77,7 +77,7 @@ def verify_log(as_json: JsonOption = False, home: HomeOption = None) -> None:
     with Progress(console=Console(stderr=True), transient=True, disable=as_json) as progress:
         task = progress.add_task("events")
         found = run(_verified(log_file(home), lambda at, end: progress.update(task, completed=at, total=end)))
-    typer.echo(json.dumps(log_view.verdict_data(found)) if as_json else log_view.verdict(found))
+    typer.echo(json.dumps(view.verdict_data(found)) if as_json else view.verdict(found))
     if found.problems:
         raise typer.Exit(1)
 
@@ -114,9 +114,9 @@ async def _verified(path: Path, on_progress: Callable[[int, int], None]) -> Veri
         return await verify(store, on_progress)
 
 
-app.command("export")(log_move.export_file)
-app.command("import")(log_move.import_file)
-app.command("compact")(log_compact.compact_log)
-app.command("diff")(log_diff.diff_log)
-app.command("why")(log_why.why_entity)
-app.command("stats")(log_stats.show_stats)
+app.command("export")(move.export_file)
+app.command("import")(move.import_file)
+app.command("compact")(compact.compact_log)
+app.command("diff")(diff.diff_log)
+app.command("why")(why.why_entity)
+app.command("stats")(stats.show_stats)

@@ -12,10 +12,11 @@ from exo.domain.ids import TaskId
 from exo.domain.shape import schema_digest
 from exo.domain.state import State
 from exo.errors import Fatal
-from exo.log import archive, codec
+from exo.log import codec
 from exo.log import tables as t
-from exo.log.archive import Footer, Header, OnProgress
 from exo.log.codec import StoredEvent
+from exo.log.moving import archive
+from exo.log.moving.archive import Footer, Header, OnProgress
 from exo.log.projection import GenerationRow
 from exo.log.reading import PAGE, LogReader
 from exo.log.replay import load_state

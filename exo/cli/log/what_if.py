@@ -6,13 +6,13 @@ from pathlib import Path
 
 import typer
 
-from exo.cli.log_move import progress
-from exo.cli.log_options import moment, opened, run
-from exo.cli.log_view import local_time
+from exo.cli.log.move import progress
+from exo.cli.log.options import moment, opened, run
+from exo.cli.log.view import local_time
 from exo.domain.what_if import Choice, Reconsidered
-from exo.log.archive import OnProgress
+from exo.log.explain.what_if import placements
 from exo.log.moments import Moment, position_before, position_of
-from exo.log.what_if import placements
+from exo.log.moving.archive import OnProgress
 
 
 def replay_placements(path: Path, first: str | None, last: str | None, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from exo.domain.messages.events import Recorded
 from exo.log import codec
 from exo.log import tables as t
 from exo.log.codec import StoredEvent
-from exo.log.entities import Entity, Search, matches
+from exo.log.explain.entities import Entity, Search, matches
 from exo.log.reading import PAGE, LogReader
 
 WINDOW = 20_000

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
-from exo.cli.log_view import local_time
+from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
+from exo.cli.log.view import local_time
+from exo.log.explain.searching import OnProgress
+from exo.log.explain.story import Story
+from exo.log.explain.why import why
 from exo.log.moments import Moment, position_of
-from exo.log.searching import OnProgress
-from exo.log.story import Story
-from exo.log.why import why
 
 
 def why_entity(

@@ -13,8 +13,8 @@ from exo.domain.messages.events import MasterElected, Recorded
 from exo.log import codec
 from exo.log import tables as t
 from exo.log.codec import StoredEvent
+from exo.log.explain.searching import WINDOW, OnProgress, no_progress
 from exo.log.reading import LogReader
-from exo.log.searching import WINDOW, OnProgress, no_progress
 
 HOUR = 3600
 GAPS_KEPT = 5

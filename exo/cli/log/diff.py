@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
-from exo.cli.log_view import local_time
+from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
+from exo.cli.log.view import local_time
 from exo.domain.state import ENDED_KEPT
-from exo.log.diff import Diff, GroupDiff, Plain, diff_between
+from exo.log.explain.diff import Diff, GroupDiff, Plain, diff_between
 from exo.log.moments import Moment, position_of
 
 _TIMES = {"since", "at"}

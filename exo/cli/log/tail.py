@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from exo.cli import log_view
-from exo.cli.log_options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
+from exo.cli.log import view
+from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
 from exo.domain.messages.events import Recorded
 from exo.errors import Rejected
 from exo.log.codec import VERSIONS
+from exo.log.explain.searching import Filter, find_entity, last_matching, matching
 from exo.log.moments import Moment, position_before
-from exo.log.searching import Filter, find_entity, last_matching, matching
 from exo.log.store import LogStore
 
 POLL_SECONDS = 0.25
@@ -64,7 +64,7 @@ def tail(
         raise Rejected(f"--type {event_type}: there is no such event; there are: {', '.join(sorted(VERSIONS))}")
 
     def show(recorded: Recorded) -> None:
-        typer.echo(recorded.model_dump_json() if as_json else log_view.line(recorded))
+        typer.echo(recorded.model_dump_json() if as_json else view.line(recorded))
 
     wanted = Wanted(count, event_type, entity, moment(since, "--since"), follow)
     run(_tail(log_file(home), wanted, show))

@@ -30,8 +30,8 @@ from exo.domain.messages.events import (
     RunnerStopped,
     RunnerWarming,
 )
-from exo.log.entities import Entity, short
-from exo.log.sentences import Hosts, host
+from exo.log.explain.entities import Entity, short
+from exo.log.explain.sentences import Hosts, host
 
 RUNNER_EVENTS = (RunnerStarted, RunnerLoading, RunnerWarming, RunnerReady, RunnerFailed, RunnerStopped)
 NODE_EVENTS = (NodeJoined, NodeChanged, NodeLost)

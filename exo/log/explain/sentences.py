@@ -28,7 +28,7 @@ from exo.domain.messages.events import (
     RunnerStopped,
     RunnerWarming,
 )
-from exo.log.entities import short
+from exo.log.explain.entities import short
 
 Hosts = Mapping[str, str]
 """The name of each node's machine, by the node's id."""

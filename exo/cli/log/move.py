@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from exo.cli.log_options import MOMENT, HomeOption, log_file, moment, opened, run
+from exo.cli.log.options import MOMENT, HomeOption, log_file, moment, opened, run
 from exo.errors import Rejected
-from exo.log import archive_files
-from exo.log.archive import BadArchive, Footer, OnProgress
-from exo.log.exporting import export_log
-from exo.log.importing import import_log
 from exo.log.migrate import check
 from exo.log.moments import position_before, position_of
+from exo.log.moving import archive_files
+from exo.log.moving.archive import BadArchive, Footer, OnProgress
+from exo.log.moving.exporting import export_log
+from exo.log.moving.importing import import_log
 from exo.models.lock import locked_if_free
 
 FileArgument = Annotated[

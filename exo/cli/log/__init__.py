@@ -1,0 +1,1 @@
+"""`exo log`: the commands that read the log, each in a module."""

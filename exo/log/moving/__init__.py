@@ -1,0 +1,1 @@
+"""The log as a whole on its way elsewhere, or made smaller: export, import, compact."""
