@@ -1,16 +1,18 @@
 """How long a start takes, from the process' first instruction to the first decision, and the memory it needs.
 
 Counted is what `exo master` does before it asks NATS for the lease: the interpreter, the imports, a look at the tables'
-version, opening the log, and State; then one decision on it, that of a request.
+version, opening the log, and State, with the chain checked; then one decision on it, that of a request.
 
-usage, by itself: python -m bench.log_start LOG [--replay]
+usage, by itself: python -m bench.log_start LOG [--unchecked]
 """
 
 import argparse
 import json
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -35,22 +37,33 @@ class Start:
 
 
 def report(log: Path, events: int, rounds: int) -> None:
-    """Seconds to the first decision with a snapshot and by a full replay, in turn."""
+    """Seconds to the first decision with a snapshot and without any, and memory. Deletes the snapshots of the log."""
     print(f"\nstart with {events} events to the first decision, s")
-    found: dict[str, list[tuple[float, Start]]] = {"with a snapshot": [], "by full replay": []}
-    for _ in range(rounds):
-        for name, measured in found.items():
-            measured.append(started(log, [] if name == "with a snapshot" else ["--replay"]))
-    for name, measured in found.items():
-        print(f"  {name:16} {spread([total for total, _ in measured], '.2f')}", end="")
-        print(f", of it the log {spread([start.loaded_s for _, start in measured], '.2f')}", end="")
-        print(f"; processor {spread([start.cpu_s for _, start in measured], '.2f')}")
-    resident = found["by full replay"][-1][1].resident
+    show("with a snapshot", [started(log) for _ in range(rounds)])
+    with closing(sqlite3.connect(log)) as connection, connection:
+        connection.execute("DELETE FROM snapshots")
+    show("by full replay, chain checked", [started(log) for _ in range(rounds)])
+    unchecked = [started(log, "--unchecked") for _ in range(rounds)]
+    show("by full replay alone", unchecked)
+    resident = unchecked[-1][1].resident
     shares = ", ".join(f"{size / 2**20:.1f} MiB at {share:.0%}" for share, size in zip(_SHARES, resident, strict=True))
     print(f"  resident memory while replaying: {shares}")
 
 
-def started(log: Path, options: list[str]) -> tuple[float, Start]:
+def show(name: str, measured: list[tuple[float, Start]]) -> None:
+    """Print one kind of start."""
+    total, log, cpu = (
+        spread(values, ".2f")
+        for values in (
+            [total for total, _ in measured],
+            [start.loaded_s for _, start in measured],
+            [start.cpu_s for _, start in measured],
+        )
+    )
+    print(f"  {name:29} {total}, of it the log {log}; processor {cpu}")
+
+
+def started(log: Path, *options: str) -> tuple[float, Start]:
     """Seconds that a new process takes to its first decision, and what it says about it."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "bench.log_start", str(log), *options]
@@ -65,12 +78,12 @@ def main() -> None:
     """Start, decide, and print what it took as JSON."""
     parser = argparse.ArgumentParser(description="One start.")
     parser.add_argument("log", type=Path)
-    parser.add_argument("--replay", action="store_true")
+    parser.add_argument("--unchecked", action="store_true", help="only fold, from the first event on")
     options = parser.parse_args()
-    print(json.dumps(asdict(uvloop.run(_start(options.log, replay=options.replay)))), flush=True)
+    print(json.dumps(asdict(uvloop.run(_start(options.log, unchecked=options.unchecked)))), flush=True)
 
 
-async def _start(log: Path, *, replay: bool) -> Start:
+async def _start(log: Path, *, unchecked: bool) -> Start:
     import importlib
 
     import psutil
@@ -81,6 +94,7 @@ async def _start(log: Path, *, replay: bool) -> Start:
     from exo.domain.messages.commands import StartGeneration
     from exo.domain.react import react
     from exo.log.replay import load_state
+    from exo.log.starting import load_checked
     from exo.log.store import LogStore
 
     importlib.import_module("exo.master.main")  # nothing of it is called, and its imports are part of a start
@@ -92,7 +106,10 @@ async def _start(log: Path, *, replay: bool) -> Start:
 
     store = await LogStore.open(log)
     try:
-        state = await load_state(store, use_snapshot=not replay, on_progress=on_progress)
+        if unchecked:
+            state = await load_state(store, use_snapshot=False, on_progress=on_progress)
+        else:
+            state = await load_checked(store)
         start.loaded_s = time.perf_counter() - began
         command = StartGeneration(
             task_id=TaskId(new_id()), model_id=card(0).model_id, estimated_tokens=9, key="anna", reply_to=ApiId("api")

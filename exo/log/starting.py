@@ -58,7 +58,7 @@ class _Check:
                 raise LogDamaged(self.path, row.position, _what_is_wrong(row))
             self.position, self.chain = row.position, row.chain
         # Rows that follow were written so: where they give no event, it is not the file that is at fault.
-        bodies = [(row.position, row.recorded_at, row.type, row.version, row.body) for row in rows]
+        bodies = ((row.position, row.recorded_at, row.type, row.version, row.body) for row in rows)
         for position, time, event in codec.timed(bodies):
             if position > self.state.position:
                 self.state = fold_event(self.state, position, time, event)
