@@ -18,6 +18,8 @@ from exo.errors import Fatal
 
 INBOX, EVENTS, TASKS, REQUESTS, CHUNKS = "INBOX", "EVENTS", "TASKS", "REQUESTS", "CHUNKS"
 LEASE, GAUGES, BLOBS = "LEASE", "GAUGES", "BLOBS"
+NAMES = (INBOX, EVENTS, TASKS, REQUESTS, CHUNKS, f"KV_{LEASE}", f"KV_{GAUGES}", f"OBJ_{BLOBS}")
+"""Of all streams, as the server has them; the server may carry others, which are none of ours."""
 
 HOUR = 3600.0
 LEASE_TTL = 3.0
@@ -110,7 +112,8 @@ async def ensure_streams(js: JetStreamContext, subjects: Subjects) -> None:
 
 async def incarnations(js: JetStreamContext) -> Mapping[str, datetime]:
     """When each stream, and each bucket's, was made. One that was deleted and made anew has another time."""
-    return {info.config.name or "": info.created or _NEVER for info in await js.streams_info()}
+    present = {info.config.name or "": info.created or _NEVER for info in await js.streams_info()}
+    return {name: present[name] for name in NAMES if name in present}
 
 
 async def _ensure_stream(js: JetStreamContext, wanted: StreamConfig) -> None:

@@ -36,6 +36,8 @@ CANDIDACY_PAUSE = 0.5
 """Seconds between two tries to get the lease."""
 ROOM_PAUSE = 2.0
 """Seconds between two tries to write to a disk that was full."""
+MENDING_PATIENCE = 10.0
+"""Seconds that a damaged log waits for NATS, which may mend it."""
 GOODBYE_PATIENCE = 0.5
 """Seconds at the end to give the lease back in."""
 
@@ -61,11 +63,22 @@ async def _run(settings: Settings, store: LogStore, own_id: NodeId) -> None:
     except LogDamaged as error:
         damage = error
         logger.error("the event log is damaged at position %d; NATS may have what was there", damage.position)
-    bus = await connect(settings.nats_url, settings.cluster, "master")
+    bus = await _connected(settings, damage)
     try:
         await _work(bus, store, own_id, await mended(bus, store, damage) if damage else state)
     finally:
         await bus.close()
+
+
+async def _connected(settings: Settings, damage: LogDamaged | None) -> Bus:
+    """A connection; with a damage to mend it is not waited for without end."""
+    try:
+        async with asyncio.timeout(MENDING_PATIENCE if damage else None):
+            return await connect(settings.nats_url, settings.cluster, "master")
+    except TimeoutError:
+        if damage is None:
+            raise
+        raise damage from None
 
 
 async def _work(bus: Bus, store: LogStore, own_id: NodeId, state: State) -> None:

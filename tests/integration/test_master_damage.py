@@ -1,5 +1,6 @@
 """A master, as a real process, on a log that was damaged while it was away."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from test_master_processes import command_is_decided, epochs, log_of
 
+from exo.bus.client import connect
+from exo.bus.streams import EVENTS
 from exo.domain.messages.events import Recorded
 from tests.stack import Stack, wait_until
 
@@ -51,8 +54,9 @@ def stopped(node: Stack) -> list[Recorded]:
 
 def goes_on(node: Stack, before: list[Recorded]) -> None:
     """A master that starts leads, has everything that was there before, decides, and its log is sound."""
+    elections = node.output("master").count("leading, epoch")
     node.start(["master"])
-    wait_until(lambda: len(epochs(node)) > 1, "an election")
+    wait_until(lambda: node.output("master").count("leading, epoch") > elections, "an election")
     decided = command_is_decided(node)
     assert log_of(node)[: len(before)] == before
     assert decided.position == len(before) + 2
@@ -70,18 +74,44 @@ def refusal(node: Stack) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize("sql", ["body = substr(body, 1, 9)", "body = X'FF'", "source = source || 'x'", "chain = 'x'"])
-def test_a_changed_last_row_is_refused_with_its_position(node: Stack, sql: str) -> None:
+SQLS = ["body = substr(body, 1, 9)", "body = X'FF'", "source = source || 'x'", "chain = 'x'"]
+
+
+@pytest.mark.parametrize("sql", SQLS)
+def test_a_changed_last_row_is_mended_from_the_stream(node: Stack, sql: str) -> None:
+    before = stopped(node)
+    change(node, f"UPDATE events SET {sql} WHERE position = ?", before[-1].position)
+    goes_on(node, before)
+    assert f"is damaged at position {before[-1].position}" in node.output("master")
+
+
+def test_a_gap_is_mended_from_the_stream(node: Stack) -> None:
+    before = stopped(node)
+    change(node, "DELETE FROM snapshots")
+    change(node, "DELETE FROM events WHERE position = ?", before[-2].position)
+    goes_on(node, before)
+
+
+@pytest.mark.parametrize("sql", SQLS)
+def test_what_the_stream_does_not_hold_is_refused_with_its_position(node: Stack, sql: str) -> None:
     last = stopped(node)[-1].position
     change(node, f"UPDATE events SET {sql} WHERE position = ?", last)
+    asyncio.run(emptied(node))
     assert f"is damaged at position {last}: " in refusal(node)
 
 
-def test_a_gap_is_refused_with_its_position(node: Stack) -> None:
+def test_without_a_server_a_damage_is_refused_in_time(node: Stack) -> None:
     last = stopped(node)[-1].position
     change(node, "DELETE FROM snapshots")
     change(node, "DELETE FROM events WHERE position = ?", last - 1)
+    node.kill("nats")
     assert f"is damaged at position {last - 1}: the event is missing" in refusal(node)
+
+
+async def emptied(node: Stack) -> None:
+    bus = await connect(node.nats_url, "home", "tester")
+    await bus.js.purge_stream(EVENTS)
+    await bus.close()
 
 
 def test_a_file_that_was_cut_is_refused(node: Stack) -> None:

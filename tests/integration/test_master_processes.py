@@ -2,9 +2,7 @@
 
 import asyncio
 import signal
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,6 @@ import pytest
 from exo.bus.client import connect
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
-from exo.bus.streams import EVENTS
 from exo.domain.ids import ModelId
 from exo.domain.messages.commands import PlaceInstance
 from exo.domain.messages.events import MasterElected, Recorded
@@ -112,47 +109,3 @@ def test_a_second_master_with_the_same_home_is_refused(two: tuple[Stack, Stack])
     assert refused.returncode == 1
     assert "another master runs with the home" in refused.stderr
     assert "Traceback" not in refused.stderr
-
-
-def changed(node: Stack, sql: str, position: int) -> None:
-    with closing(sqlite3.connect(log_file(node))) as connection, connection:
-        assert connection.execute(f"UPDATE events SET {sql} WHERE position = ?", (position,)).rowcount == 1
-
-
-def test_a_damaged_end_of_the_log_is_mended_from_the_stream(two: tuple[Stack, Stack]) -> None:
-    first, _ = two
-    decided = [command_is_decided(first) for _ in range(4)]
-    wait_until(lambda: decided[-1] in log_of(first), "the log to be written")
-    first.kill("master")  # a clean stop would leave a snapshot, from which it would start
-    before = log_of(first)
-    changed(first, "body = 'garbage'", decided[2].position)
-    first.start(["master"])
-    wait_until(lambda: "taking the events from there on from the stream" in first.output("master"), "the mending")
-    wait_until(lambda: log_of(first)[: len(before)] == before, "the events to be back")
-    assert first.cli("log", "verify").returncode == 0
-
-
-def test_a_damage_that_the_stream_cannot_mend_ends_the_master_with_the_position(two: tuple[Stack, Stack]) -> None:
-    first, second = two
-    decided = [command_is_decided(first) for _ in range(4)]
-    wait_until(lambda: decided[-1] in log_of(first), "the log to be written")
-    for node in (second, first):
-        node.kill("master")
-    changed(first, "source = 'somebody'", decided[2].position)
-    before = log_of(first)
-
-    async def purged() -> None:
-        bus = await connect(first.nats_url, "home", "tester")
-        await bus.js.purge_stream(EVENTS)
-        await bus.close()
-
-    asyncio.run(purged())
-    first.start(["master"])
-    wait_until(lambda: first.processes["master"].poll() == 1, "the refusal")
-    assert f"is damaged at position {decided[2].position}: " in first.output("master")
-    assert "Traceback" not in first.output("master")
-    assert log_of(first) == before
-
-
-def log_file(node: Stack) -> Path:
-    return node.home / "log" / "exo.sqlite3"
