@@ -6,9 +6,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+
+import psutil
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +19,8 @@ LOOK_PAUSE = 1.0
 """Seconds between two looks at what the server says."""
 DISK_LEAST = 64 * 2**20
 """Bytes that must be free for JetStream to start."""
+LAST_WORDS = 2.0
+"""Seconds at most that a server that is to stop waits for its clients to go."""
 STOP_PATIENCE = 5.0
 """Seconds that the server has to stop."""
 NO_SPACE = b"no space left on device"
@@ -53,7 +58,12 @@ class Serving:
             self._child = self._started()
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
-        self._told = True
+        """Told once, it lets the others say their last words first: all processes of a node are stopped together."""
+        if not self._told:
+            self._told = True
+            deadline = time.monotonic() + LAST_WORDS
+            while time.monotonic() < deadline and _has_clients(self._child.pid):
+                time.sleep(0.05)
         self._child.terminate()
 
     def _look(self) -> None:
@@ -83,6 +93,7 @@ class Serving:
         return subprocess.Popen(
             self._command,
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # a signal for the whole group is for this process to pass on
             preexec_fn=_die_with_parent,  # noqa: PLW1509  this process has one thread
         )
 
@@ -109,6 +120,14 @@ class _LogTail:
             new = file.read()
         self._offset += len(new)
         return text in new
+
+
+def _has_clients(pid: int) -> bool:
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+    except psutil.Error:
+        return False
+    return any(connection.status == psutil.CONN_ESTABLISHED for connection in connections)
 
 
 def _die_with_parent() -> None:
