@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from exo.api.models_known import find_model, known_models
 from exo.bus.client import Bus
@@ -18,21 +19,32 @@ from exo.process import give_way
 
 logger = logging.getLogger(__name__)
 
+READY_PAUSE = 0.1
+"""Seconds between two looks at whether a request would be answered, until it would."""
+
 
 class DefaultModel:
     """Has the default model placed at the start and when a node joins; not when somebody has it unloaded."""
 
-    def __init__(self, settings: Settings, bus: Bus, api_id: ApiId) -> None:
+    def __init__(
+        self, settings: Settings, bus: Bus, api_id: ApiId, reasons: Callable[[], Awaitable[list[str]]]
+    ) -> None:
+        """`reasons`: what is in the way of an answer now, as /ready has it."""
         self._settings = settings
         self._bus = bus
         self._api_id = api_id
+        self._reasons = reasons
         self._wanted = asyncio.Event()
         self._is_asked = False
-        self._said = False
         self._said_missing = False
 
     async def run(self, replica: Replica) -> None:
         """Look after it without end."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_placed(replica))
+            tasks.create_task(self._say_ready(replica))
+
+    async def _keep_placed(self, replica: Replica) -> None:
         self._listen(replica.state, None)
         end = replica.listen(self._listen)
         try:
@@ -55,7 +67,6 @@ class DefaultModel:
         if not self._is_asked and not instances_of(state, card.model_id):
             self._is_asked = True
             self._wanted.set()
-        self._say_ready(state, card)
 
     async def _place(self, state: State) -> None:
         card = self._card(state)
@@ -88,11 +99,18 @@ class DefaultModel:
             ", ".join(there) or "none",
         )
 
-    def _say_ready(self, state: State, card: ModelCard) -> None:
-        if self._said or not any(is_ready(state, instance) for instance in instances_of(state, card.model_id)):
-            return
-        self._said = True
-        print(ready_block(self._settings, card), flush=True)
+    async def _say_ready(self, replica: Replica) -> None:
+        """Once a request would be answered: State alone may still tell of a runner that was there before a restart."""
+        while True:
+            card = self._card(replica.state)
+            if card is not None and _has_ready(replica.state, card) and not await self._reasons():
+                print(ready_block(self._settings, card), flush=True)
+                return
+            await asyncio.sleep(READY_PAUSE)
+
+
+def _has_ready(state: State, card: ModelCard) -> bool:
+    return any(is_ready(state, instance) for instance in instances_of(state, card.model_id))
 
 
 def ready_block(settings: Settings, card: ModelCard) -> str:

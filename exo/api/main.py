@@ -3,8 +3,10 @@
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 
 from exo.api.app import create_app
+from exo.api.cluster.health import reasons_against
 from exo.api.context import Api
 from exo.api.default_model import DefaultModel
 from exo.api.feed import Feed
@@ -62,7 +64,7 @@ async def _work(settings: Settings, front: Front, server: Server) -> None:
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(generations.watch_time())
-                    tasks.create_task(DefaultModel(settings, bus, api_id).run(replica))
+                    tasks.create_task(DefaultModel(settings, bus, api_id, partial(reasons_against, api)).run(replica))
             finally:
                 server.should_exit = True
                 api.readers.close()

@@ -48,6 +48,8 @@ async def copy(bus: Bus, store: LogStore, state: State, upto: int) -> State:
     """The State after SQLite holds every event of the stream up to a position."""
     if state.position >= upto:
         return state
+    if upto - state.position > 1:
+        logger.info("taking %d events from the stream EVENTS", upto - state.position)
     async with aclosing(events.follow(bus, state.position)) as batches:
         async for batch in batches:
             wanted = [recorded for recorded in batch if recorded.position <= upto]

@@ -46,7 +46,9 @@ class Generation:
         return pieces
 
     def take_failure(self, output: FailedOutput) -> list[Piece]:
-        """The last chunk of a generation that failed alone."""
+        """The last chunk of a generation that failed alone. A prompt of which nothing was computed costs nothing."""
+        if self.prefill_at is None and self.first_token_at is None:
+            self.prompt_tokens = 0
         return [self.end("error", code=output.code, error=output.message)]
 
     def end(

@@ -13,7 +13,7 @@ from exo.domain.fold import fold
 from exo.domain.ids import ApiId, MessageId, NodeId, TaskId
 from exo.domain.messages.commands import CancelGeneration, Command, DeleteInstance, PlaceInstance, StartGeneration
 from exo.domain.messages.events import Entry, Event, MasterElected, Recorded
-from exo.domain.messages.reports import DownloadSeen, GenerationEnded, NodeLeft, NodeSeen, Report, RunnerStatusSeen
+from exo.domain.messages.reports import DownloadSeen, GenerationEnded, NodeSeen, Report, RunnerStatusSeen
 from exo.domain.node import Holding
 from exo.domain.react import react
 from exo.domain.runner_status import Connecting, Failed, Loading, Ready, Warming
@@ -149,7 +149,7 @@ async def test_a_node_that_came_later_brought_the_first_waiting_request_forward(
     past = History()
     past.send(joins(), NODE, "seen")
     past.send(asks("task-a"), API, "start-a")
-    past.send(NodeLeft(node_id=NODE, boot_id="boot"), NODE, "left")
+    past.wait(11, NODE)
     past.send(asks("task-b"), API, "start-b")
     types = past.send(joins(), NODE, "again")
     assert types == ["NodeJoined", "InstancePlaced"]

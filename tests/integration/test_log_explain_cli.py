@@ -73,7 +73,7 @@ def test_diff_shows_what_changed_and_the_way_back(home: Path) -> None:
     assert "  - instance-a  maker/model" in back
     changed = run(home, "diff", "3", "5")
     assert "status.type               waiting -> ready" in changed
-    assert "nothing changed" in run(home, "diff", "40")
+    assert "State is the same" in run(home, "diff", "40")
 
 
 def test_diff_prints_json(home: Path) -> None:

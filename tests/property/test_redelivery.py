@@ -27,11 +27,13 @@ class Master:
     log: list[Recorded] = field(default_factory=list[Recorded])
     state: State = field(default_factory=State)
     ids: "count[int]" = field(default_factory=count)
+    seen: set[MessageId] = field(default_factory=set[MessageId])
+    """What the table `inbox` holds: the messages that led to events."""
 
     def take(self, message: Message, now: float, recorded_units: int | None = None) -> None:
         """Decide on a message. `recorded_units`: it dies after so many units of events are in the log."""
         message_id, body = message
-        if any(one.entry.cause_id == message_id for one in self.log):
+        if message_id in self.seen:
             return
         units = react(self.state, body, now, lambda: f"id{next(self.ids)}")
         for unit in units[:recorded_units]:
@@ -41,6 +43,7 @@ class Master:
                 self.state = fold(self.state, recorded)
                 assert violations(self.state) == []
                 self.log.append(recorded)
+                self.seen.add(message_id)
 
     def restart(self, snapshot_at: int) -> None:
         """Come back from a snapshot and the events after it, all read as text."""
@@ -114,4 +117,4 @@ def test_dying_between_two_events_leaves_a_sound_state_in_which_the_message_has_
 
 
 def led_to_events(master: Master, message: Message) -> bool:
-    return any(one.entry.cause_id == message[0] for one in master.log)
+    return message[0] in master.seen

@@ -11,12 +11,10 @@ from exo.domain.messages.events import (
     DownloadFailed,
     GenerationFinished,
     GenerationQueued,
-    InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
     NodeChanged,
     NodeJoined,
-    NodeLost,
     RunnerFailed,
     RunnerReady,
     RunnerStarted,
@@ -212,15 +210,38 @@ def test_a_restarted_worker_ends_what_ran_and_its_runners_wait_again(cluster: Cl
     assert set(cluster.state.generations) == {"waiting"}
 
 
-def test_a_goodbye_takes_the_node_and_its_instances_away(cluster: Cluster) -> None:
-    instance = cluster.place()
-    cluster.start("t1")
+def test_a_goodbye_ends_what_ran_and_stops_the_runners_and_the_instances_stay(cluster: Cluster) -> None:
+    instance = cluster.place(slots=1)
+    cluster.start("running")
+    cluster.start("waiting")
     events = cluster.tell(NodeLeft(node_id=NodeId("a"), boot_id="boot"))
-    assert types(events) == ["GenerationFinished", "InstanceDeleted", "NodeLost"]
+    assert types(events) == ["GenerationFinished", "RunnerStopped"]
     assert of_type(events, GenerationFinished)[0].code == "node_lost"
-    assert of_type(events, InstanceDeleted)[0].instance_id == instance.instance_id
-    assert "host-a" in of_type(events, NodeLost)[0].reason
-    assert not cluster.state.nodes
+    assert "host-a was stopped" in of_type(events, GenerationFinished)[0].error
+    assert cluster.runner_of(instance).status == Stopped()
+    assert set(cluster.state.generations) == {"waiting"}
+    assert cluster.tell(NodeLeft(node_id=NodeId("a"), boot_id="boot")) == []
+
+
+def test_who_said_goodbye_and_stays_away_is_lost_with_its_instances(cluster: Cluster) -> None:
+    cluster.place()
+    cluster.tell(NodeLeft(node_id=NodeId("a"), boot_id="boot"))
+    events = cluster.passes(limits.NODE_SILENT + 1, {NodeId("a"): cluster.now})
+    assert types(events) == ["InstanceDeleted", "NodeLost"]
+
+
+def test_who_said_goodbye_and_comes_back_has_its_instances(cluster: Cluster) -> None:
+    instance = cluster.place()
+    cluster.tell(NodeLeft(node_id=NodeId("a"), boot_id="boot"))
+    cluster.tell(node_seen(boot_id="second"))
+    assert instance.instance_id in cluster.state.instances
+    assert cluster.runner_of(instance).status == Waiting()
+
+
+def test_more_context_than_the_model_has_is_refused(cluster: Cluster) -> None:
+    refused = cluster.refusal(PlaceInstance(model_id=SMALL.model_id, context=SMALL.context + 1))
+    assert refused.code == "context_length_exceeded"
+    assert f"{SMALL.context} tokens, less than {SMALL.context + 1}" in refused.reason
 
 
 def test_a_goodbye_of_an_earlier_worker_or_a_stranger_says_nothing(cluster: Cluster) -> None:

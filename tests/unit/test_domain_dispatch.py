@@ -6,7 +6,6 @@ from test_domain_cluster import LARGE, MIDDLE, SMALL, Cluster, card, node_seen, 
 from exo.domain import limits
 from exo.domain.ids import InstanceId, TaskId
 from exo.domain.messages.events import GenerationDispatched, GenerationFinished, InstanceDeleted, InstancePlaced
-from exo.domain.messages.reports import NodeLeft
 from exo.domain.runner_status import Connecting, Failed
 
 
@@ -165,7 +164,7 @@ def test_requests_wait_for_a_node_that_is_away_and_go_on_when_it_is_back(cluster
     cluster.start("running")
     cluster.start("waiting")
     node_id = cluster.join()
-    cluster.tell(NodeLeft(node_id=node_id, boot_id="boot"))
+    cluster.passes(limits.NODE_SILENT + 1, {node_id: cluster.now})
     assert set(cluster.state.generations) == {"waiting"}
     assert cluster.passes(60) == []
     events = cluster.tell(node_seen(boot_id="second"))

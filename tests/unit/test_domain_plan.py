@@ -8,7 +8,6 @@ from test_domain_cluster import MIDDLE, SMALL, Cluster
 from exo.domain import limits
 from exo.domain.ids import ModelId, NodeId, RunnerId
 from exo.domain.messages.commands import DeleteInstance
-from exo.domain.messages.reports import NodeLeft
 from exo.domain.plan import AbandonModel, Action, Local, PrepareModel, StartRunner, StopRunner, plan
 from exo.domain.runner_status import Connecting, Failed, Stopped
 
@@ -104,6 +103,6 @@ def test_a_stopped_runner_that_is_still_wanted_is_started_at_once(cluster: Clust
 
 def test_a_node_that_state_does_not_know_stops_everything(cluster: Cluster) -> None:
     runner = cluster.runner_of(cluster.place())
-    cluster.tell(NodeLeft(node_id=A, boot_id="boot"))
+    cluster.passes(limits.NODE_SILENT + 1, {A: cluster.now})
     actions = planned(cluster, {runner.runner_id: runner.process}, preparing=frozenset({MIDDLE.model_id}))
     assert actions == [StopRunner(runner.runner_id, "its instance is gone"), AbandonModel(MIDDLE.model_id)]

@@ -16,7 +16,7 @@ By = Annotated[
 Since = Annotated[
     str | None,
     QueryParameter(
-        name="since", description="Only what ended at this time or later: 2026-11-01, with or without hours"
+        name="since", description="Only what ended at this time or later: 2026-11-01, with or without hours, or 30d ago"
     ),
 ]
 
@@ -49,13 +49,20 @@ async def show_usage(api: Api, by: By = "model", since: Since = None) -> Respons
 
 
 def _moment(since: str) -> datetime:
-    """A time, of UTC where it names no zone."""
+    """A time, of UTC where it names no zone, or how long ago."""
+    from exo.log.moments import parse_moment  # noqa: PLC0415
+
     try:
-        moment = datetime.fromisoformat(since)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError) as error:
-        reason = f"'{since}' is no time such as 2026-11-01 or 2026-11-01T12:00:00Z"
-        raise Rejected(reason, param="since") from error
+        if "-" in since:
+            moment = datetime.fromisoformat(since)
+            return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+        ago = parse_moment(since, datetime.now(UTC))
+        if isinstance(ago, datetime):
+            return ago
+    except (ValueError, OverflowError):
+        pass
+    reason = f"'{since}' is no time such as 2026-11-01 or 2026-11-01T12:00:00Z, nor how long ago, such as 10m or 30d"
+    raise Rejected(reason, param="since")
 
 
 def _figures(figures: dict[str, Any]) -> dict[str, Any]:

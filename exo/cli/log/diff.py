@@ -22,7 +22,9 @@ _VALUE_MOST = 100
 
 def diff_log(
     first: Annotated[str, typer.Argument(metavar="A", help=f"{MOMENT}.")],
-    second: Annotated[str | None, typer.Argument(metavar="B", help="The same; [default: now]")] = None,
+    second: Annotated[
+        str | None, typer.Argument(metavar="B", help=f"{MOMENT}.  [default: now]", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
     home: HomeOption = None,
 ) -> None:
@@ -51,8 +53,10 @@ def lines(found: Diff) -> Iterator[str]:
     (before, then), (after, now) = found.before, found.after
     way = "back to" if found.is_backwards else "to"
     yield f"From position {before}{_when(then)} {way} position {after}{_when(now)}, {abs(after - before)} events"
+    if found.events:
+        yield "in between: " + ", ".join(f"{count} {name}" for name, count in found.events.items())
     if not found.cluster and not found.groups:
-        yield "nothing changed"
+        yield "State is the same"
     if found.cluster:
         yield ""
         yield "cluster"

@@ -10,6 +10,7 @@ from rich.table import Table
 from exo.domain.messages.events import Compacted, Event, Recorded
 from exo.domain.state import State
 from exo.log.derived import Problem
+from exo.log.explain.entities import short
 from exo.log.verify import Verification
 
 _ENDED_SHOWN = 10
@@ -82,7 +83,7 @@ def verdict_data(verification: Verification) -> dict[str, object]:
 def state_tables(state: State) -> RenderableType:
     """A State as tables: nodes, instances, runners, generations."""
     when = f" at {local_time(state.time)}" if state.position else ""
-    head = f"State after position {state.position}{when}, master {state.master or 'none'}, epoch {state.epoch}"
+    head = f"State after position {state.position}{when}, master {short(state.master or 'none')}, epoch {state.epoch}"
     tables = [_nodes(state), _instances(state), _runners(state), _generations(state), _ended(state)]
     return Group(head, *(table for table in tables if table.row_count))
 
@@ -118,15 +119,15 @@ def _nodes(state: State) -> Table:
     for node_id, node in sorted(state.nodes.items()):
         free = f"{node.available_bytes / 1e9:.1f} of {node.facts.memory_bytes / 1e9:.1f} GB"
         engines, models = ", ".join(node.facts.engines), str(len(node.holdings))
-        table.add_row(node_id, node.facts.hostname, free, engines, models, local_time(node.joined_at))
+        table.add_row(short(node_id), node.facts.hostname, free, engines, models, local_time(node.joined_at))
     return table
 
 
 def _instances(state: State) -> Table:
     table = _table("Instances", "instance", "model", "engine", "nodes", "context", "slots")
     for instance_id, one in sorted(state.instances.items()):
-        nodes = ", ".join(one.node_ids)
-        table.add_row(instance_id, one.model_id, one.engine, nodes, str(one.context), str(one.slots))
+        nodes = ", ".join(short(node_id) for node_id in one.node_ids)
+        table.add_row(short(instance_id), one.model_id, one.engine, nodes, str(one.context), str(one.slots))
     return table
 
 
@@ -134,14 +135,16 @@ def _runners(state: State) -> Table:
     table = _table("Runners", "runner", "instance", "node", "status", "since", "failures")
     for runner_id, one in sorted(state.runners.items()):
         since, failures = local_time(one.since), str(one.failures)
-        table.add_row(runner_id, one.instance_id, one.node_id, one.status.type, since, failures)
+        table.add_row(short(runner_id), short(one.instance_id), short(one.node_id), one.status.type, since, failures)
     return table
 
 
 def _generations(state: State) -> Table:
     table = _table("Generations, queued and running", "task", "model", "key", "instance", "queued")
     for one in sorted(state.generations.values(), key=lambda generation: generation.queued_position):
-        table.add_row(one.task_id, one.model_id, one.key, one.instance_id or "queued", local_time(one.queued_at))
+        table.add_row(
+            short(one.task_id), one.model_id, one.key, short(one.instance_id or "queued"), local_time(one.queued_at)
+        )
     return table
 
 
@@ -150,5 +153,5 @@ def _ended(state: State) -> Table:
     table = _table(title, "task", "model", "key", "finish", "tokens in", "tokens out", "ended")
     for one in state.ended[-_ENDED_SHOWN:]:
         tokens = str(one.usage.prompt_tokens), str(one.usage.completion_tokens)
-        table.add_row(one.task_id, one.model_id, one.key, one.finish_reason, *tokens, local_time(one.ended_at))
+        table.add_row(short(one.task_id), one.model_id, one.key, one.finish_reason, *tokens, local_time(one.ended_at))
     return table

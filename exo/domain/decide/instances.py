@@ -22,11 +22,14 @@ def card_of(state: State, model_id: ModelId) -> ModelCard:
 
 
 def place_instance(state: State, command: PlaceInstance, new_id: Callable[[], str]) -> list[Event]:
-    """The instance placed. Raises Rejected where the model is unknown, fits nowhere, or is there already."""
+    """The instance placed. Raises Rejected where the model is unknown, has less context, fits nowhere, or is there."""
     present = instances_of(state, command.model_id)
     if command.only_if_absent and present:
         raise Rejected(f"'{command.model_id}' is placed as {present[0].instance_id}", code="already_placed")
     card = card_of(state, command.model_id)
+    if command.context is not None and command.context > card.context:
+        reason = f"'{command.model_id}' has a context of {card.context} tokens, less than {command.context}"
+        raise Rejected(reason, code="context_length_exceeded", param="context")
     placement = place(state, PlacementRequest(card, command.context, command.slots))
     if isinstance(placement, Refused):
         raise Rejected(placement.reason, code="insufficient_memory")

@@ -2,6 +2,7 @@
 
 from exo.domain import limits
 from exo.domain.decide import ending
+from exo.domain.ids import NodeId
 from exo.domain.messages.events import (
     DownloadFailed,
     DownloadFinished,
@@ -9,10 +10,11 @@ from exo.domain.messages.events import (
     Event,
     NodeChanged,
     NodeJoined,
+    RunnerStopped,
 )
 from exo.domain.messages.reports import DownloadSeen, NodeLeft, NodeSeen
-from exo.domain.runner_status import Waiting
-from exo.domain.state import Node, State, generations_on
+from exo.domain.runner_status import Failed, Stopped, Waiting
+from exo.domain.state import Node, Runner, State, generations_on
 
 
 def seen(state: State, report: NodeSeen) -> list[Event]:
@@ -31,11 +33,25 @@ def seen(state: State, report: NodeSeen) -> list[Event]:
 
 
 def left(state: State, report: NodeLeft) -> list[Event]:
-    """The node is gone, unless a newer worker of it has joined since."""
+    """The node's runners stopped, and what ran on them ended, unless a newer worker of it has joined since.
+
+    Its instances stay: it may be stopped for a moment only, and when all of a cluster is stopped, all is to come back.
+    If it does not, it is silent, and lost by that.
+    """
     node = state.nodes.get(report.node_id)
     if node is None or node.boot_id != report.boot_id:
         return []
-    return ending.lose_node(state, report.node_id, f"the worker on {node.facts.hostname} was stopped")
+    reason = f"the worker on {node.facts.hostname} was stopped"
+    events: list[Event] = []
+    for _, instance in sorted(state.instances.items()):
+        if report.node_id in instance.node_ids:
+            events += ending.end_generations(generations_on(state, instance.instance_id), "error", "node_lost", reason)
+    stopping = sorted(runner.runner_id for runner in state.runners.values() if _is_alive(runner, report.node_id))
+    return [*events, *(RunnerStopped(runner_id=runner_id) for runner_id in stopping)]
+
+
+def _is_alive(runner: Runner, node_id: NodeId) -> bool:
+    return runner.node_id == node_id and not isinstance(runner.status, Waiting | Stopped | Failed)
 
 
 def download_seen(state: State, report: DownloadSeen) -> list[Event]:

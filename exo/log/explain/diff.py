@@ -1,12 +1,14 @@
 """What changed in State between two moments."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from pydantic import BaseModel
+from sqlalchemy import and_, func, select
 
 from exo.domain.state import State
+from exo.log import tables as t
 from exo.log.reading import LogReader
 from exo.log.replay import load_state
 
@@ -43,6 +45,8 @@ class Diff:
     """The master and its epoch, where they changed."""
     groups: dict[str, GroupDiff]
     """By the names of GROUPS, without those that did not change."""
+    events: dict[str, int] = field(default_factory=dict[str, int])
+    """How many of each type lie between: what came and went again is in no State."""
 
     @property
     def is_backwards(self) -> bool:
@@ -55,6 +59,7 @@ class Diff:
             "from": {"position": self.before[0], "time": self.before[1]},
             "to": {"position": self.after[0], "time": self.after[1]},
             "backwards": self.is_backwards,
+            "events": self.events,
             "cluster": {name: list(values) for name, values in self.cluster.items()},
             **{name: _plain_group(self.groups.get(name, GroupDiff())) for name in GROUPS},
         }
@@ -86,7 +91,16 @@ async def diff_between(
     earlier, later = min(before, after), max(before, after)
     first = await load_state(reader, earlier, on_progress=lambda position, _end: on_progress(position, later))
     second = await load_state(reader, later, since=first, on_progress=on_progress)
-    return diff(first, second) if before <= after else diff(second, first)
+    found = diff(first, second) if before <= after else diff(second, first)
+    return replace(found, events=await _types(reader, earlier, later))
+
+
+async def _types(reader: LogReader, after: int, upto: int) -> dict[str, int]:
+    events = t.events.c
+    between = and_(events.position > after, events.position <= upto)
+    query = select(events.type, func.count()).where(between).group_by(events.type).order_by(func.count().desc())
+    async with reader.connect() as connection:
+        return {row[0]: row[1] for row in await connection.execute(query)}
 
 
 def _members(state: State, name: str) -> Mapping[str, BaseModel]:

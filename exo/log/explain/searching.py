@@ -109,10 +109,10 @@ async def _look(reader: LogReader, search: Search, upto: int, *, fold_case: bool
         end = min(after + WINDOW, upto)
         rows = await _rows_with(reader, search.text, after, end, fold_case=fold_case)
         for row in rows:
-            # Decoding is the slow part: a row that names nothing new is left alone.
+            # Decoding is the slow part: a row that names nothing new is left alone. But two nodes may have one name.
             senders = {one for one in (row.source, row.cause_id or "") if one.startswith(search.text)}
             found = {*written.findall(row.body), *senders}
-            if not found <= known:
+            if row.type == "NodeJoined" or not found <= known:
                 known |= found
                 search.add(codec.decode([row])[0])
         after = rows[-1].position if len(rows) == PAGE else end
