@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 from exo.bus.chunks import ChunkPublisher
 from exo.bus.client import Bus
@@ -33,6 +33,8 @@ REQUEST_PAUSE = 0.5
 """Seconds between two tries."""
 SHORT_PROMPT = 4096
 """Characters that are turned into tokens within a millisecond or two."""
+ENDED_KEPT = 64
+"""The last generations that ended, which are reported again when NATS is back: as many as have their chunks kept."""
 SEEN_KEPT = 10_000
 """Tasks that are remembered, so that one that comes again is left alone."""
 
@@ -49,6 +51,8 @@ class RunnerLoop:
         self._live: dict[TaskId, Generation] = {}
         self._seen: OrderedDict[TaskId, None] = OrderedDict()
         self._reports: set[asyncio.Task[None]] = set()
+        self._ended: deque[GenerationEnded] = deque(maxlen=ENDED_KEPT)
+        bus.on_reconnect(self._report_again)
 
     async def take_tasks(self, after: int) -> None:
         """Take the tasks after a stream sequence, one after the other, without end."""
@@ -156,6 +160,15 @@ class RunnerLoop:
             error=end.error,
             output=text if task.log_output else None,
         )
+        self._ended.append(report)
+        self._send(report)
+
+    async def _report_again(self) -> None:
+        """The server may have died with what it had confirmed. A report of what is known to be over changes nothing."""
+        for report in self._ended:
+            self._send(report)
+
+    def _send(self, report: GenerationEnded) -> None:
         sending = asyncio.create_task(self._report(report))
         self._reports.add(sending)
         sending.add_done_callback(self._reports.discard)

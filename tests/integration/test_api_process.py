@@ -93,7 +93,7 @@ def test_each_missing_part_has_its_reason(node: Stack) -> None:
     assert "retry-after" in response.headers
     node.start(["worker"])
     node.wait_ready()
-    assert "curl" in node.output("api")
+    wait_until(lambda: "curl" in node.output("api"), "the block that says how to use it", 5)
     assert httpx.post(f"{node.url}/v1/chat/completions", json=chat("hi")).status_code == 200
 
 

@@ -18,12 +18,14 @@ from exo.domain.messages.commands import Command, PlaceInstance, StartGeneration
 from exo.domain.messages.events import (
     Event,
     GenerationFinished,
+    InstanceDeleted,
     InstanceFailed,
     NodeJoined,
     NodeLost,
     RunnerFailed,
     RunnerReady,
     RunnerStarted,
+    RunnerStopped,
 )
 from exo.domain.messages.requests import ChatMessage, GenerationRequest
 from exo.domain.sampling import SamplingParams
@@ -161,8 +163,8 @@ def test_a_worker_that_is_stopped_leaves_no_process_and_says_goodbye(node: Stack
     pid = place(node)
     assert node.end("worker", number) == 0
     assert not alive(pid)
-    wait_until(lambda: bool(logged(node, NodeLost)), "the goodbye", 5)
-    assert "was stopped" in logged(node, NodeLost)[0].reason
+    wait_until(lambda: bool(logged(node, RunnerStopped)), "the goodbye", 5)
+    assert logged(node, NodeLost) == []
 
 
 def test_a_worker_that_is_stopped_twice_still_says_goodbye(node: Stack) -> None:
@@ -170,7 +172,18 @@ def test_a_worker_that_is_stopped_twice_still_says_goodbye(node: Stack) -> None:
     node.signal("worker", signal.SIGINT)
     assert node.end("worker", signal.SIGTERM) == 0
     assert not alive(pid)
-    wait_until(lambda: bool(logged(node, NodeLost)), "the goodbye", 5)
+    wait_until(lambda: bool(logged(node, RunnerStopped)), "the goodbye", 5)
+
+
+def test_a_worker_that_comes_back_soon_has_its_instances_and_one_that_stays_away_loses_them(node: Stack) -> None:
+    place(node)
+    node.end("worker", signal.SIGTERM)
+    node.start(["worker"])
+    wait_ready(node, 2)
+    assert logged(node, InstanceDeleted) == []
+    node.end("worker", signal.SIGTERM)
+    wait_until(lambda: bool(logged(node, NodeLost)), "the loss", 20)
+    assert len(logged(node, InstanceDeleted)) == 1
 
 
 def test_a_runner_outlives_a_restart_of_nats_and_of_the_master(node: Stack) -> None:
