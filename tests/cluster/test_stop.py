@@ -33,6 +33,21 @@ def test_all_end_at_once_while_requests_stream_and_the_next_start_is_clean(stack
     assert_sound(stack)
 
 
+def test_a_request_that_waits_for_nats_is_answered_when_the_api_stops(stack: Stack) -> None:
+    stack.kill("nats")
+    waiting = [Chat(stack, "hello") for _ in range(3)]
+    wait_until(lambda: len(connections_of(stack)) >= len(waiting), "the requests to come in")
+    assert stack.end("api", signal.SIGTERM) == 0
+    assert {(chat.wait(5).status, chat.code) for chat in waiting} == {(503, "shutting_down")}
+    assert "Traceback" not in stack.output("api")
+
+
+def connections_of(stack: Stack) -> list[int]:
+    """Who is connected to the API, by their ports."""
+    api = psutil.Process(stack.processes["api"].pid)
+    return [one.raddr.port for one in api.net_connections("tcp") if one.raddr and one.laddr.port == stack.api_port]
+
+
 def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     node = Stack(tmp_path / "home")
     output = tmp_path / "honcho.out"
