@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from exo.models.catalog import embedded
 from exo.models.store import Store
 from tests.stack import Stack
+
+# How long an example takes says more about what else runs on a machine than about the code.
+settings.register_profile("exo", deadline=None)
+settings.load_profile("exo")
 
 PREPARED_MODELS = Path(__file__).parents[1] / "build" / "test-models"
 

@@ -38,7 +38,7 @@ def cluster_of(seed: int) -> Cluster:
 clusters = st.builds(cluster_of, st.integers(0, 2**32))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(clusters, st.floats(0.3, 1.0))
 def test_state_does_not_depend_on_what_can_be_dropped(cluster: Cluster, share: float) -> None:
     upto = int(len(cluster.log) * share)
@@ -59,7 +59,7 @@ def without_content(recorded: Recorded) -> Recorded:
     return recorded.model_copy(update={"entry": entry})
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(clusters, st.integers(0, 60), st.floats(0.5, 1.0), st.integers(0, 1))
 def test_a_compacted_log_is_sound_and_leads_to_the_same_state(
     cluster: Cluster, newest_kept: int, share: float, times: int

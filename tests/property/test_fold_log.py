@@ -13,7 +13,7 @@ from exo.log.store import LogStore
 from exo.log.verify import verify
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(histories, st.integers(1, 20), st.integers(0, 100))
 def test_a_log_gives_back_what_it_was_given(history: list[Step], batch: int, snapshot_at: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

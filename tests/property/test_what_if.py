@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from cluster_histories import CARDS, NODES, Step, histories, run
-from hypothesis import given, settings
+from hypothesis import given
 from typer.testing import CliRunner
 
 from exo.cli.log.app import app
@@ -27,7 +27,6 @@ def reconsidered(log: list[Recorded]) -> list[Reconsidered]:
     return found
 
 
-@settings(deadline=None)
 @given(histories)
 def test_no_placement_of_the_past_would_be_another_today(history: list[Step]) -> None:
     log = run(history).log
