@@ -32,6 +32,8 @@ class Feed:
         self._bus = bus
         self._replica = replica
         self._recent: deque[Recorded] = deque(maxlen=RECENT)
+        self._one_at_a_time = asyncio.Lock()
+        """Pages of the log: reading many at once would hold up the answers of models."""
         replica.listen(self._listen)
 
     async def after(self, position: int) -> AsyncGenerator[list[Recorded]]:
@@ -63,7 +65,8 @@ class Feed:
 
     async def _from_log(self, after: int) -> list[Recorded]:
         try:
-            return await ask_events(self._bus, after, PATIENCE)
+            async with self._one_at_a_time:
+                return await ask_events(self._bus, after, PATIENCE)
         except Retryable as error:
             logger.info("events after %d: %s", after, error)
             await asyncio.sleep(PAUSE)

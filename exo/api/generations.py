@@ -95,6 +95,7 @@ class Generations:
         """
         characters = sum(len(message.content) for message in request.messages)
         storing = asyncio.ensure_future(put_request(self._bus, generation.task_id, request))
+        storing.add_done_callback(_seen)
         if characters > AHEAD_MOST:
             await storing
         command = self._command(generation, request, characters)
@@ -218,3 +219,9 @@ class Generations:
         task = asyncio.create_task(work)
         group.add(task)
         task.add_done_callback(group.discard)
+
+
+def _seen(storing: "asyncio.Future[None]") -> None:
+    """Whoever waits for it is told; where the command failed first, nobody waits any more."""
+    if not storing.cancelled():
+        storing.exception()

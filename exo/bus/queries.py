@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import TypeAdapter
 
 from exo.bus.client import Bus
-from exo.bus.questions import answer, ask
+from exo.bus.questions import answer, ask, ask_all
 from exo.domain.ids import MessageId
 from exo.domain.messages.events import Recorded
 from exo.domain.messages.upcast import UnreadableEvent, read_recorded
@@ -48,6 +48,11 @@ async def ask_rows(bus: Bus, after: int, patience: float) -> bytes | None:
         return None
 
 
+async def ask_furthest(bus: Bus, wait: float) -> int:
+    """The last position that any master's log has, of those who answer within `wait`, seconds. Raises Retryable."""
+    return max(map(int, await ask_all(bus, "position", b"", wait)), default=0)
+
+
 async def answer_queries(
     bus: Bus, state: Callable[[], State], outcome: Callable[[MessageId], Awaitable[list[Recorded]]]
 ) -> None:
@@ -68,9 +73,15 @@ async def answer_queries(
 
 
 async def answer_history(
-    bus: Bus, events: Callable[[int], Awaitable[list[Recorded]]], rows: Callable[[int], Awaitable[bytes | None]]
+    bus: Bus,
+    position: Callable[[], int],
+    events: Callable[[int], Awaitable[list[Recorded]]],
+    rows: Callable[[int], Awaitable[bytes | None]],
 ) -> None:
     """Answer about the past, for as long as the connection lives; silent where there is nothing after a position."""
+
+    async def answer_position(_question: bytes) -> bytes:
+        return str(position()).encode()
 
     async def answer_events(question: bytes) -> bytes | None:
         page = await events(int(question))
@@ -79,6 +90,7 @@ async def answer_history(
     async def answer_rows(question: bytes) -> bytes | None:
         return await rows(int(question))
 
+    await answer(bus, "position", answer_position, everybody=True)
     await answer(bus, "events", answer_events, everybody=True)
     await answer(bus, "rows", answer_rows, everybody=True)
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -52,6 +53,26 @@ async def ask(bus: Bus, name: str, question: bytes, patience: float) -> bytes:
             if loop.time() > deadline:
                 raise Retryable(f"no master answered within {patience:.0f} s") from error
             await asyncio.sleep(CONNECT_PAUSE)
+
+
+async def ask_all(bus: Bus, name: str, question: bytes, wait: float) -> list[bytes]:
+    """The answers that come within `wait`, seconds; short ones, of one part. Raises Retryable where NATS is away."""
+    answers: list[bytes] = []
+    inbox = bus.client.new_inbox()
+    try:
+        subscription = await bus.client.subscribe(inbox)
+        try:
+            await bus.client.publish(bus.subjects.query(name), question, reply=inbox)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    async for message in subscription.messages:
+                        answers.append(message.data)  # noqa: PERF401  those that came before the time was up count
+        finally:
+            if not bus.client.is_closed:
+                await subscription.unsubscribe()
+    except NatsError as error:
+        raise Retryable(f"the masters cannot be asked: {error!r}") from error
+    return [text for text in answers if text]  # an empty one is the server's word that nobody listens
 
 
 async def _attempt(client: Client, subject: str, question: bytes) -> bytes:

@@ -93,6 +93,10 @@ class Malformed(Fatal):
         self.cause = cause
 
 
+class NoText(Malformed):
+    """A column for text holds bytes that are none."""
+
+
 async def fetched(connection: AsyncConnection, sql: str, parameters: Sequence[object]) -> list[Any]:
     """The rows of a query as plain tuples, from the driver itself: half the time of SQLAlchemy's rows."""
     raw = await connection.get_raw_connection()
@@ -112,6 +116,8 @@ def explained(path: Path) -> Generator[None, None, None]:
             raise DiskFull(f"the disk that holds the event log {path} is full: free some space") from error
         if code == sqlite3.SQLITE_CORRUPT:
             raise Malformed(path, cause) from error
+        if "Could not decode to UTF-8" in str(cause):  # the driver's own finding, which has no code
+            raise NoText(path, cause) from error
         advice = _ADVICE.get(code, "SQLite refused")
         raise Fatal(f"the event log {path}: {advice} ({cause})") from error
     except OSError as error:

@@ -1,16 +1,17 @@
 """Reading the log: pages by position, each in a short transaction of its own."""
 
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from exo.domain.ids import MessageId
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
-from exo.errors import Fatal
 from exo.log import codec, connections, snapshots
 from exo.log import tables as t
 from exo.log.codec import StoredBody, StoredEvent
@@ -135,9 +136,7 @@ class LogReader:
                     await connection.execute(select(t.snapshots).where(t.snapshots.c.position == position))
                 ).one_or_none()
                 return StoredSnapshot._make(row) if row else None
-        except connections.Malformed:
-            raise
-        except Fatal:
+        except connections.NoText:
             return None
 
     async def snapshots(self) -> list[StoredSnapshot]:
@@ -151,4 +150,9 @@ class LogReader:
         """A connection that cannot write. SQLite's errors inside become Fatal."""
         with connections.explained(self.path):
             async with self._reader.connect() as connection:
-                yield connection
+                try:
+                    yield connection
+                except (DBAPIError, sqlite3.Error):
+                    # What it was reading is still open in it, and would show the file as it was for ever.
+                    await connection.invalidate()
+                    raise

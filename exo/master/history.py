@@ -1,5 +1,6 @@
 """The past, from one master's log to whoever asks, and into this one's where it lacks some."""
 
+import logging
 from collections.abc import Sequence
 
 from pydantic import TypeAdapter
@@ -9,10 +10,13 @@ from exo.bus.queries import ask_rows
 from exo.domain.fold import fold
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
-from exo.errors import Fatal
+from exo.errors import Retryable
+from exo.log import codec
 from exo.log.codec import StoredEvent
 from exo.log.reading import LogReader
 from exo.log.store import LogStore
+
+logger = logging.getLogger(__name__)
 
 PAGE = 500
 PAGE_BYTES = 4 * 2**20
@@ -35,15 +39,22 @@ async def rows_page(store: LogReader, after: int) -> list[StoredEvent]:
 
 
 async def rows_answer(store: LogReader, after: int) -> bytes | None:
-    """The next rows as they travel; None where the log ends."""
+    """The next rows as they travel; None where the log ends, or is damaged there: then another master may answer."""
+    before = await store.rows(after - 1, 1) if after else []
+    chain = before[0].chain if before else codec.GENESIS
     rows = await rows_page(store, after)
+    for row in rows:
+        if not codec.follows(row, chain):
+            logger.error("the log %s is damaged at position %d; it is not passed on", store.path, row.position)
+            return None
+        chain = row.chain
     return _rows.dump_json(rows) if rows else None
 
 
 async def catch_up(bus: Bus, store: LogStore, state: State, upto: int) -> State:
     """The State after this log has every event up to a position, taken from another master's log as it keeps them.
 
-    Raises Fatal, saying what to do, where no master has them, or what it has does not follow on this log.
+    Raises Missing where no master has them now, and Fatal where what it has does not follow on this log.
     """
     while store.position < upto:
         answer = await ask_rows(bus, store.position, PATIENCE)
@@ -55,9 +66,13 @@ async def catch_up(bus: Bus, store: LogStore, state: State, upto: int) -> State:
     return state
 
 
-def missing(store: LogReader, first: int) -> Fatal:
+class Missing(Retryable):
+    """This log lacks what comes before the stream's first event, and nobody has it now."""
+
+
+def missing(store: LogReader, first: int) -> Missing:
     """The error of a log that lacks what comes before the stream's first event."""
-    return Fatal(
+    return Missing(
         f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}, and no other master has "
         "the events between: start a master that has them, or put a copy of its log into this home"
     )

@@ -48,22 +48,31 @@ class Leader:
         self._snapshot_at = state.position
         self._recording = state
         self._units: list[list[Entry]] = []
+        self._acted_on = 0
+        """The connection, or set of streams, on which the outstanding tasks were published."""
 
     async def lead(self) -> None:
         """Decide without end. Raises Fenced or Retryable when it leads no longer, Fatal when it cannot go on."""
         self._record([MasterElected(node_id=self._node_id, epoch=self.state.epoch + 1)], None, self._node_id)
         await self._commit()
         logger.info("leading, epoch %d, from position %d", self.state.epoch, self.state.position)
-        for effect in outstanding(self.state):
-            await self._perform(effect)
+        await self._act_again()
         inbox = await Inbox.take_over(self._bus)
         while True:
             left = self._ticked + TICK - time.monotonic()
             received = await inbox.fetch(FETCH_MOST, timeout=max(0.01, left))
             if received:
                 await self._decide(received)
+            if self._acted_on != self._bus.connections:
+                await self._act_again()
             if time.monotonic() - self._ticked >= TICK:
                 await self._tick()
+
+    async def _act_again(self) -> None:
+        """Make sure of every task that is to be there: an earlier leader may have died before it, or a stream since."""
+        self._acted_on = self._bus.connections
+        for effect in outstanding(self.state):
+            await self._perform(effect)
 
     async def _decide(self, batch: list[Received]) -> None:
         suspects = [received.envelope.message_id for received in batch if received.envelope and received.may_repeat]

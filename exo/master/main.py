@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 
 from exo.bus.client import Bus, connect
-from exo.bus.events import Fenced, follow
+from exo.bus.events import Fenced, bounds, follow
 from exo.bus.gauges import subscribe_gauges
 from exo.bus.lease import Lease
 from exo.bus.queries import answer_history, answer_queries
@@ -25,7 +25,7 @@ from exo.log.store import LogStore
 from exo.master.history import catch_up, events_page, rows_answer
 from exo.master.leader import Leader
 from exo.master.mending import mended
-from exo.master.reconcile import caught_up, reconcile
+from exo.master.reconcile import caught_up, check, reconcile
 from exo.models.lock import locked_if_free
 from exo.node.identity import node_id
 from exo.process import end, give_way
@@ -112,15 +112,18 @@ class Master:
         await subscribe_gauges(self._bus, self._beat)
         await answer_queries(self._bus, lambda: self.state, self._outcome)
         store = self._store
-        await answer_history(self._bus, partial(events_page, store), partial(rows_answer, store))
+        await answer_history(
+            self._bus, lambda: store.position, partial(events_page, store), partial(rows_answer, store)
+        )
         while True:
+            give_way()
             try:
                 await self._follow_until_elected()
                 await self._lead()
             except DiskFull as error:
                 await self._wait_for_room(error)
             except (Fenced, Retryable) as error:
-                logger.warning("leading no longer: %s", error)
+                logger.warning("%s: %s", "leading no longer" if self._leader else "following pauses", error)
                 await asyncio.sleep(CANDIDACY_PAUSE)
 
     async def stop(self) -> None:
@@ -166,12 +169,22 @@ class Master:
 
     async def _follow(self) -> None:
         self._state = await caught_up(self._store, self._state)
+        checked = 0
         async with aclosing(follow(self._bus, self._state.position)) as batches:
             async for batch in batches:
+                if checked != self._bus.connections:
+                    checked = self._bus.connections
+                    await self._check_history()
                 self._state = await catch_up(self._bus, self._store, self._state, batch[0].position - 1)
                 await self._store.append(batch)
                 for recorded in batch:
                     self._state = fold(self._state, recorded)
+
+    async def _check_history(self) -> None:
+        """Raises Fatal where the stream, which may be another than before, holds another history than this log."""
+        first, last = await bounds(self._bus)
+        if first <= self._store.position <= last:
+            await check(self._bus, self._store, first, self._store.position)
 
     async def _outcome(self, message_id: MessageId) -> list[Recorded]:
         return await self._store.caused_by(message_id)

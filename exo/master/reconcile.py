@@ -5,16 +5,19 @@ from contextlib import aclosing
 
 from exo.bus import events
 from exo.bus.client import Bus
+from exo.bus.queries import ask_furthest
 from exo.domain.fold import fold
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from exo.errors import Fatal
 from exo.log import codec
 from exo.log.store import LogStore
-from exo.master.history import catch_up
+from exo.master.history import Missing, catch_up
 
 logger = logging.getLogger(__name__)
 
+OTHERS_WAIT = 0.5
+"""Seconds for the other masters to say how far their logs go."""
 REPUBLISHED = 1000
 """Events that a stream that lost everything gets back; whoever needs older ones finds them in SQLite."""
 
@@ -27,13 +30,19 @@ async def reconcile(bus: Bus, store: LogStore, state: State) -> State:
     """
     state = await caught_up(store, state)
     first, last = await events.bounds(bus)
+    if last == 0 or last < store.position:
+        # The stream lost something, or is new: then only the masters know how far their common history went.
+        state = await catch_up(bus, store, state, await ask_furthest(bus, OTHERS_WAIT))
     common = min(last, store.position)
     if first <= common:
         await check(bus, store, first, common)
     if last < store.position:
         await _republish(bus, store, last)
     elif first > store.position + 1:
-        state = await catch_up(bus, store, state, first - 1)
+        try:
+            state = await catch_up(bus, store, state, first - 1)
+        except Missing as error:
+            raise Fatal(str(error)) from error
     return await copy(bus, store, state, last)
 
 

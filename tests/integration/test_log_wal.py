@@ -32,7 +32,7 @@ async def test_the_file_stays_small_while_a_slow_reader_follows(bus: Bus, other_
     await store.append(events[:BATCH])
     end = State(position=APPENDS)
     await answer_queries(bus, lambda: end, outcome)
-    await answer_history(bus, partial(events_page, store), partial(rows_answer, store))
+    await answer_history(bus, lambda: store.position, partial(events_page, store), partial(rows_answer, store))
     replica = Replica(other_bus)
     following = asyncio.create_task(replica.run())
     reader = Feed(other_bus, replica).after(0)

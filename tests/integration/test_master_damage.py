@@ -74,7 +74,13 @@ def refusal(node: Stack) -> str:
     return result.stderr
 
 
-SQLS = ["body = substr(body, 1, 9)", "body = X'FF'", "source = source || 'x'", "chain = 'x'"]
+SQLS = [
+    "source = CAST(X'FFFE' AS TEXT)",
+    "body = substr(body, 1, 9)",
+    "body = X'FF'",
+    "source = source || 'x'",
+    "chain = 'x'",
+]
 
 
 @pytest.mark.parametrize("sql", SQLS)

@@ -14,7 +14,7 @@ from exo.bus.client import ATTEMPT_HEADER, Bus, connect, publish
 from exo.bus.events import append, bounds
 from exo.bus.gauges import publish_gauges
 from exo.bus.inbox import send_command, send_report
-from exo.bus.lease import holder
+from exo.bus.lease import Lease, holder
 from exo.bus.queries import ask_events, ask_outcome, ask_state
 from exo.bus.streams import EVENTS, INBOX
 from exo.bus.tasks import follow_tasks
@@ -402,6 +402,34 @@ async def test_a_master_that_lacks_what_nobody_has_ends_with_what_to_do(
     async with running(nats_server, tmp_path) as master:
         with pytest.raises(Fatal, match=r"ends at 5, .* begins at 15, .*put a copy of its log"):
             await asyncio.wait_for(master.task, 20)
+
+
+async def test_a_master_that_is_behind_takes_the_rest_from_others_before_it_leads_on_a_stream_that_lost_all(
+    bus: Bus, nats_server: "NatsServer", tmp_path: Path, until: "Until"
+) -> None:
+    await preloaded(tmp_path / "a", history(1200))
+    await preloaded(tmp_path / "b", history(5))
+    lease = Lease(bus, B)  # so that the one that is far ahead does not get it
+    assert await lease.acquire()
+    async with running(nats_server, tmp_path / "a", A) as ahead:
+        await until(lambda: ahead.state.position == 1200, "the log to be read")
+        async with running(nats_server, tmp_path / "b", B) as behind:
+            await until(lambda: behind.state.epoch == 2 and behind.state == ahead.state, "both to agree")
+            assert behind.state.master == B
+            assert await behind.store.rows(0, 2000) == await ahead.store.rows(0, 2000)
+
+
+async def test_a_follower_whose_history_is_another_ends_with_the_position(
+    bus: Bus, nats_server: "NatsServer", tmp_path: Path, until: "Until"
+) -> None:
+    await preloaded(tmp_path / "b", history(8))
+    async with running(nats_server, tmp_path / "a", A) as leader:
+        for _ in range(20):
+            await outcome(bus, await send_command(bus, "api", UNKNOWN))
+        async with running(nats_server, tmp_path / "b", B) as other:
+            with pytest.raises(Fatal, match="different events from position 1 on"):
+                await asyncio.wait_for(other.task, 15)
+        assert not leader.task.done()
 
 
 async def test_a_full_disk_stops_the_decisions_and_nothing_else_until_there_is_room(
