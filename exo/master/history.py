@@ -29,8 +29,7 @@ _rows = TypeAdapter(list[StoredEvent])
 
 async def events_page(store: LogReader, after: int) -> list[Recorded]:
     """The next events of a log; none where it ends."""
-    rows = await rows_page(store, after)
-    return await store.read(after, len(rows)) if rows else []
+    return codec.decode(await rows_page(store, after))
 
 
 async def rows_page(store: LogReader, after: int) -> list[StoredEvent]:
@@ -59,7 +58,7 @@ async def catch_up(bus: Bus, store: LogStore, state: State, upto: int) -> State:
     while store.position < upto:
         answer = await ask_rows(bus, store.position, PATIENCE)
         if answer is None:
-            raise missing(store, upto + 1)
+            raise Missing(store, upto + 1)
         rows = [row for row in _rows.validate_json(answer) if row.position <= upto]
         for recorded in await store.append_rows(rows):
             state = fold(state, recorded)
@@ -67,15 +66,13 @@ async def catch_up(bus: Bus, store: LogStore, state: State, upto: int) -> State:
 
 
 class Missing(Retryable):
-    """This log lacks what comes before the stream's first event, and nobody has it now."""
+    """A log lacks what comes before `first`, where the stream begins, and nobody has it now."""
 
-
-def missing(store: LogReader, first: int) -> Missing:
-    """The error of a log that lacks what comes before the stream's first event."""
-    return Missing(
-        f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}, and no other master has "
-        "the events between: start a master that has them, or put a copy of its log into this home"
-    )
+    def __init__(self, store: LogReader, first: int) -> None:
+        super().__init__(
+            f"the log {store.path} ends at {store.position}, the stream EVENTS begins at {first}, and no other master "
+            "has the events between: start a master that has them, or put a copy of its log into this home"
+        )
 
 
 def _fitting(rows: Sequence[StoredEvent]) -> list[StoredEvent]:

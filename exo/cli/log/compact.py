@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from exo.cli.log.move import no_master, progress
-from exo.cli.log.options import HomeOption, JsonOption, log_file, moment, opened, run
+from exo.cli.log.move import no_master
+from exo.cli.log.options import HomeOption, JsonOption, log_file, moment, opened, progress, run
 from exo.log.migrate import check
 from exo.log.moving.archive import OnProgress
 from exo.log.moving.compacting import Compaction, compact

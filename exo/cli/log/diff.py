@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
+from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, progress, run
 from exo.cli.log.view import local_time
 from exo.domain.state import ENDED_KEPT
 from exo.log.explain.diff import Diff, GroupDiff, Plain, diff_between
@@ -29,13 +27,7 @@ def diff_log(
     home: HomeOption = None,
 ) -> None:
     """Print what changed in the cluster between two moments. Where A is after B, the way back."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=as_json or not console.is_terminal) as progress:
-        task = progress.add_task("events")
-
-        def reached(position: int, end: int) -> None:
-            progress.update(task, completed=position, total=end)
-
+    with progress(hidden=as_json) as reached:
         found = run(_diff(log_file(home), moment(first, "A"), moment(second, "B"), reached))
     typer.echo(json.dumps(found.plain()) if as_json else "\n".join(lines(found)))
 

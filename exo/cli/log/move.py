@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from exo.cli.log.options import MOMENT, HomeOption, log_file, moment, opened, run
+from exo.cli.log.options import MOMENT, HomeOption, log_file, moment, opened, progress, run
 from exo.errors import Rejected
 from exo.log.migrate import check
 from exo.log.moments import position_before, position_of
 from exo.log.moving import archive_files
-from exo.log.moving.archive import BadArchive, Footer, OnProgress
+from exo.log.moving.archive import BadArchive, Footer
 from exo.log.moving.exporting import export_log
 from exo.log.moving.importing import import_log
 from exo.models.lock import locked_if_free
@@ -71,16 +69,6 @@ def no_master(path: Path) -> Generator[None]:
         if not free:
             raise Rejected(f"a master runs with the home {home}: stop the node first")
         yield
-
-
-@contextmanager
-def progress(what: str = "events") -> Generator[OnProgress]:
-    """A bar on standard error, where that is a terminal; what it is told is a position and the last one."""
-    # Standard output is left alone: what goes there may be the file itself.
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, redirect_stdout=False, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda position, end: bar.update(task, completed=position, total=end)
 
 
 def _summary(footer: Footer) -> str:

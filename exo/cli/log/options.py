@@ -1,16 +1,18 @@
-"""What the commands of `exo log` share: options, the log's file, and how a moment of the past is named.
+"""What the commands of `exo log` share: options, the log's file, a bar of progress, and how a moment is named.
 
 What a moment is in a log, `exo.log.moments.position_of` says.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
 from exo.log.moments import Moment, parse_moment
 from exo.log.store import LogStore
@@ -58,3 +60,14 @@ async def opened(path: Path) -> AsyncGenerator[LogStore, None]:
         yield store
     finally:
         await store.close()
+
+
+@contextmanager
+def progress(what: str = "events", *, hidden: bool = False) -> Generator[Callable[[int, int], None]]:
+    """A bar on standard error, where that is a terminal; what it is told is a position and the last one."""
+    # Standard output is left alone: what goes there may be the file itself.
+    console = Console(stderr=True)
+    disable = hidden or not console.is_terminal
+    with Progress(console=console, transient=True, redirect_stdout=False, disable=disable) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda position, end: bar.update(task, completed=position, total=end)

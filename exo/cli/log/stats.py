@@ -7,10 +7,9 @@ from pathlib import Path
 
 import typer
 from rich.console import Console, Group, RenderableType
-from rich.progress import Progress
 from rich.table import Table
 
-from exo.cli.log.options import HomeOption, JsonOption, log_file, opened, run
+from exo.cli.log.options import HomeOption, JsonOption, log_file, opened, progress, run
 from exo.cli.log.view import local_time
 from exo.log.explain.searching import OnProgress
 from exo.log.explain.stats import Stats, collect
@@ -21,13 +20,7 @@ _MASTERS_SHOWN = 5
 
 def show_stats(as_json: JsonOption = False, home: HomeOption = None) -> None:
     """Print how many events there are of what type and when, what room they take, and the longest gaps."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=as_json or not console.is_terminal) as progress:
-        task = progress.add_task("events")
-
-        def looked(done: int, end: int) -> None:
-            progress.update(task, completed=done, total=end)
-
+    with progress(hidden=as_json) as looked:
         stats = run(_collected(log_file(home), looked))
     if as_json:
         typer.echo(json.dumps(stats.plain()))

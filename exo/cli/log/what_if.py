@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from exo.cli.log.move import progress
-from exo.cli.log.options import moment, opened, run
+from exo.cli.log.options import moment, opened, progress, run
 from exo.cli.log.view import local_time
 from exo.domain.what_if import Choice, Reconsidered
 from exo.log.explain.what_if import placements

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, run
+from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, progress, run
 from exo.cli.log.view import local_time
 from exo.log.explain.searching import OnProgress
 from exo.log.explain.story import Story
@@ -32,13 +30,7 @@ def why_entity(
     home: HomeOption = None,
 ) -> None:
     """Print how something came to be as it is: what was decided, for whom, and on which figures."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=as_json or not console.is_terminal) as progress:
-        task = progress.add_task("events")
-
-        def looked(done: int, end: int) -> None:
-            progress.update(task, completed=done, total=end)
-
+    with progress(hidden=as_json) as looked:
         story = run(_why(log_file(home), entity, moment(at, "--at"), looked))
     typer.echo(json.dumps(story.plain()) if as_json else "\n".join(lines(story)))
 
