@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from exo.domain.ids import TaskId
+from exo.domain.logprobs import TokenLogprobs
 from exo.domain.sampling import FinishReason, SamplingParams
 from exo.domain.shard import Shard
 from exo.runner.output.detokenize import Detokenizer
@@ -25,6 +26,8 @@ class TokenOutput:
     task_id: TaskId
     token: int
     finish_reason: FinishReason | None = None
+    logprobs: TokenLogprobs | None = None
+    """Where the request asked for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class FailedOutput:
     task_id: TaskId
     code: str
     message: str
+    param: str | None = None
+    """The parameter that is at fault, where it is one."""
 
 
 EngineOutput = TokenOutput | PrefillOutput | FailedOutput
