@@ -1,6 +1,6 @@
 """Fixtures for the tests that run real processes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,11 +8,15 @@ from hypothesis import settings
 
 from exo.models.catalog import embedded
 from exo.models.store import Store
+from tests import tiny_models
 from tests.stack import Stack
 
 # How long an example takes says more about what else runs on a machine than about the code.
 settings.register_profile("exo", deadline=None)
 settings.load_profile("exo")
+
+TinyModels = Callable[[str], Path]
+"""The folder of the tiny model of a family."""
 
 PREPARED_MODELS = Path(__file__).parents[1] / "build" / "test-models"
 
@@ -41,3 +45,15 @@ def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def embedded_model() -> Path:
     """The folder of the embedded model, whose parent is a folder for EXO_MODEL_FOLDERS. Made once, and kept."""
     return Store(PREPARED_MODELS).prepare(embedded())
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
+    """Gives the folder of a family's tiny random model (`tests/tiny_models.py`), built when it is first asked for."""
+    root = tmp_path_factory.mktemp("tiny-models")
+
+    def folder(family: str) -> Path:
+        found = root / family
+        return found if found.exists() else tiny_models.build(family, found)
+
+    return folder
