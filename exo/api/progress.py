@@ -9,6 +9,7 @@ from exo.domain.messages.events import (
     InstanceFailed,
     Recorded,
     RunnerFailed,
+    RunnerJoining,
     RunnerLoading,
     RunnerReady,
     RunnerStarted,
@@ -28,6 +29,8 @@ def log_progress(state: State, recorded: Recorded | None) -> None:
             logger.warning("%s: cannot be had on %s: %s", event.model_id, _host(state, event.node_id), event.reason)
         case RunnerStarted() as event:
             logger.info("%s: starting", _runner(state, event.runner_id))
+        case RunnerJoining() as event:
+            logger.info("%s: waiting for its peers", _runner(state, event.runner_id))
         case RunnerLoading() as event:
             logger.info("%s: loading", _runner(state, event.runner_id))
         case RunnerWarming() as event:

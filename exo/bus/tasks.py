@@ -10,7 +10,7 @@ from exo.bus.client import REQUEST_TIMEOUT, Bus, asking, publish
 from exo.bus.reader import read_stream
 from exo.bus.streams import TASKS
 from exo.domain.ids import InstanceId
-from exo.domain.messages.tasks import Task
+from exo.domain.messages.tasks import Task, message_id
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ _tasks: TypeAdapter[Task] = TypeAdapter(Task)
 
 async def publish_task(bus: Bus, instance_id: InstanceId, task: Task) -> None:
     """Tell an instance's runners something, once however often it is called. Raises Retryable."""
-    message_id = f"{task.type}-{task.task_id}"
-    await publish(bus, bus.subjects.task(instance_id), task.model_dump_json().encode(), message_id, REQUEST_TIMEOUT)
+    payload = task.model_dump_json().encode()
+    await publish(bus, bus.subjects.task(instance_id), payload, message_id(task), REQUEST_TIMEOUT)
 
 
 async def purge_tasks(bus: Bus, instance_id: InstanceId) -> None:

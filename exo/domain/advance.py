@@ -9,12 +9,13 @@ from exo.domain.dispatch import dispatch
 from exo.domain.fold import fold
 from exo.domain.ids import NodeId
 from exo.domain.messages.events import CancellationRequested, Entry, Event, Recorded
-from exo.domain.runner_status import Connecting, Failed, Loading, Waiting, Warming
+from exo.domain.runner_status import Connecting, Failed, Joining, Loading, Waiting, Warming
 from exo.domain.state import Generation, Runner, State
 
 _RUNNER_DEADLINES: dict[type, float] = {
     Waiting: limits.RUNNER_WAITING,
     Connecting: limits.RUNNER_CONNECTING,
+    Joining: limits.RUNNER_JOINING,
     Loading: limits.RUNNER_LOADING,
     Warming: limits.RUNNER_WARMING,
 }

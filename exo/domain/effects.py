@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 
 from exo.domain.ids import InstanceId
+from exo.domain.instance import Instance
 from exo.domain.messages.events import (
     CancellationRequested,
     Event,
     GenerationDispatched,
     InstanceDeleted,
     InstanceFailed,
+    RunnerJoining,
 )
-from exo.domain.messages.tasks import CancelTask, GenerateTask, Task
+from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
+from exo.domain.runner_status import Joining
 from exo.domain.state import Generation, State
 
 
@@ -41,6 +44,9 @@ def effects(state: State, event: Event) -> list[Effect]:
         case CancellationRequested():
             generation = state.generations.get(event.task_id)
             return [cancel(generation)] if generation else []
+        case RunnerJoining():
+            runner = state.runners.get(event.runner_id)
+            return connect(state, state.instances[runner.instance_id]) if runner else []
         case InstanceDeleted() | InstanceFailed():
             return [PurgeTasks(event.instance_id)]
         case _:
@@ -52,7 +58,19 @@ def outstanding(state: State) -> list[Effect]:
     live = sorted(state.generations.values(), key=lambda generation: generation.queued_position)
     running = [generation for generation in live if generation.instance_id is not None]
     cancelling = [generation for generation in running if generation.cancel_requested_at is not None]
-    return [*map(generate, running), *map(cancel, cancelling)]
+    connecting = [effect for _, instance in sorted(state.instances.items()) for effect in connect(state, instance)]
+    return [*connecting, *map(generate, running), *map(cancel, cancelling)]
+
+
+def connect(state: State, instance: Instance) -> list[Effect]:
+    """The task that makes a group of an instance's ranks, once each has a process that waits for its peers."""
+    runners = [state.runners[runner_id] for runner_id in instance.runner_ids]
+    ports = [runner.status.port for runner in runners if isinstance(runner.status, Joining)]
+    if len(ports) < len(runners):
+        return []
+    processes = tuple(runner.process for runner in runners)
+    addresses = tuple(f"{shard.host}:{port}" for shard, port in zip(instance.shards, ports, strict=True))
+    return [PublishTask(instance.instance_id, ConnectTask(processes=processes, addresses=addresses))]
 
 
 def generate(generation: Generation) -> PublishTask:

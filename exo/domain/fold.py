@@ -50,6 +50,8 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             return fold_cluster.node_joined(state, event, time)
         case "NodeChanged":
             return fold_cluster.node_changed(state, event)
+        case "NodeLinksChanged":
+            return fold_cluster.node_links_changed(state, event)
         case "NodeLost":
             return fold_cluster.node_lost(state, event)
         case "DownloadStarted":
@@ -64,7 +66,15 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             return fold_cluster.without_instance(state, event.instance_id)
         case "InstanceFailed":
             return fold_cluster.instance_failed(state, event, time)
-        case "RunnerStarted" | "RunnerLoading" | "RunnerWarming" | "RunnerReady" | "RunnerFailed" | "RunnerStopped":
+        case (
+            "RunnerStarted"
+            | "RunnerJoining"
+            | "RunnerLoading"
+            | "RunnerWarming"
+            | "RunnerReady"
+            | "RunnerFailed"
+            | "RunnerStopped"
+        ):
             return fold_cluster.runner_moved(state, event, time)
         case _:
             assert_never(event)

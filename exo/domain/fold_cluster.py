@@ -17,18 +17,20 @@ from exo.domain.messages.events import (
     InstancePlaced,
     NodeChanged,
     NodeJoined,
+    NodeLinksChanged,
     NodeLost,
     RunnerFailed,
+    RunnerJoining,
     RunnerLoading,
     RunnerReady,
     RunnerStarted,
     RunnerStopped,
     RunnerWarming,
 )
-from exo.domain.runner_status import Connecting, Failed, Loading, Ready, Stopped, Waiting, Warming
+from exo.domain.runner_status import Connecting, Failed, Joining, Loading, Ready, Stopped, Waiting, Warming
 from exo.domain.state import Download, Failure, Node, Runner, State, StateChanges, download_key
 
-RunnerEvent = RunnerStarted | RunnerLoading | RunnerWarming | RunnerReady | RunnerFailed | RunnerStopped
+RunnerEvent = RunnerStarted | RunnerJoining | RunnerLoading | RunnerWarming | RunnerReady | RunnerFailed | RunnerStopped
 
 
 def node_joined(state: State, event: NodeJoined, time: float) -> StateChanges:
@@ -64,6 +66,12 @@ def node_changed(state: State, event: NodeChanged) -> StateChanges:
     holdings = Map({holding.card.model_id: holding for holding in event.holdings})
     changed = node.replaced({"facts": event.facts, "available_bytes": event.available_bytes, "holdings": holdings})
     return {"nodes": state.nodes.set(event.node_id, changed)}
+
+
+def node_links_changed(state: State, event: NodeLinksChanged) -> StateChanges:
+    """Other links from a node that is there."""
+    node = state.nodes.get(event.node_id)
+    return {"nodes": state.nodes.set(event.node_id, node.replaced({"links": event.links}))} if node else {}
 
 
 def node_lost(state: State, event: NodeLost) -> StateChanges:
@@ -156,6 +164,8 @@ def _runner_changes(runner: Runner, event: RunnerEvent) -> dict[str, object]:
     match event.type:
         case "RunnerStarted":
             return {"status": Connecting(), "process": event.process}
+        case "RunnerJoining":
+            return {"status": Joining(port=event.port)}
         case "RunnerLoading":
             return {"status": Loading()}
         case "RunnerWarming":

@@ -20,6 +20,8 @@ CANCELLING = 10.0
 RUNNER_WAITING = 3600.0
 """From placement to a started process; covers bringing the model onto the disk."""
 RUNNER_CONNECTING = 60.0
+RUNNER_JOINING = 60.0
+"""From the first rank's process that waits for its peers until all are connected."""
 RUNNER_LOADING = 1800.0
 RUNNER_WARMING = 300.0
 RUNNER_FAILURES = 5

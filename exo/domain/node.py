@@ -1,8 +1,8 @@
 """A machine of the cluster, as far as decisions depend on it."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from exo.domain.base import Frozen
 from exo.domain.ids import NodeId
@@ -28,6 +28,36 @@ class Interface(Frozen):
     """0 where the system does not say."""
 
 
+class ThunderboltPort(Frozen):
+    """One Thunderbolt port of a Mac, and what is plugged into it."""
+
+    interface: str
+    """Its network interface, such as `en5`."""
+    rdma_device: str
+    """Its RDMA device, such as `rdma_en5`; empty where it has none."""
+    domain: str
+    """The port's own domain UUID."""
+    peer_domain: str = ""
+    """That of the port at the other end of the cable; empty without one."""
+
+
+LinkKind = Literal["loopback", "ethernet", "wifi", "thunderbolt", "rdma"]
+
+
+class Link(Frozen):
+    """A way from one node to another that was measured to work."""
+
+    to: NodeId
+    kind: LinkKind
+    """By the interface on this side. `loopback`: both nodes are on one machine."""
+    address: str = ""
+    """At which the other node answered; empty for RDMA."""
+    device: str = ""
+    """The RDMA device on this side; empty for the others."""
+    round_trip_ms: NonNegativeFloat = 0.0
+    """Of a TCP connection, when the link was first seen."""
+
+
 class NodeFacts(Frozen):
     """What a machine is. Changes seldom; what moves all the time is in NodeGauges."""
 
@@ -45,6 +75,12 @@ class NodeFacts(Frozen):
     """Engines that can run here, the preferred one first."""
     version: str
     """Of exo."""
+    probe_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """Where the worker says who it is, so that others can measure links to it; 0: nowhere."""
+    rdma_enabled: bool | None = None
+    """Whether RDMA over Thunderbolt is switched on (`rdma_ctl`); None where the machine has no such switch."""
+    thunderbolt: tuple[ThunderboltPort, ...] = ()
+    """The ports of a Mac; empty elsewhere."""
 
 
 class GpuGauges(Frozen):

@@ -1,8 +1,11 @@
-"""The states of a runner: waiting -> connecting -> loading -> warming -> ready, or failed from any of them."""
+"""The states of a runner: waiting -> connecting -> loading -> warming -> ready, or failed from any of them.
+
+One of several ranks is joining between connecting and loading.
+"""
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from exo.domain.base import Frozen
 
@@ -17,6 +20,14 @@ class Connecting(Frozen):
     """The process was started and reaches for NATS."""
 
     type: Literal["connecting"] = "connecting"
+
+
+class Joining(Frozen):
+    """One of several ranks: the process is up, and waits to be told the addresses of its peers."""
+
+    type: Literal["joining"] = "joining"
+    port: Annotated[PositiveInt, Field(le=65535)]
+    """Where it is to listen for them."""
 
 
 class Loading(Frozen):
@@ -55,5 +66,5 @@ class Stopped(Frozen):
 
 
 RunnerStatus = Annotated[
-    Waiting | Connecting | Loading | Warming | Ready | Failed | Stopped, Field(discriminator="type")
+    Waiting | Connecting | Joining | Loading | Warming | Ready | Failed | Stopped, Field(discriminator="type")
 ]

@@ -9,7 +9,7 @@ from exo.domain.base import Frozen
 from exo.domain.ids import ApiId, InstanceId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
 from exo.domain.limits import FAILURE_REMEMBERED
-from exo.domain.node import Holding, NodeFacts
+from exo.domain.node import Holding, Link, NodeFacts
 from exo.domain.persistent_map import PersistentMap
 from exo.domain.runner_status import Ready, RunnerStatus
 from exo.domain.sampling import FinishReason, Timings, Usage
@@ -28,6 +28,8 @@ class Node(Frozen):
     """Memory free at the last report that mattered."""
     holdings: PersistentMap[ModelId, Holding]
     joined_at: NonNegativeFloat
+    links: tuple[Link, ...] = ()
+    """To other nodes, as last measured."""
 
 
 class Runner(Frozen):

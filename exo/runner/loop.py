@@ -14,7 +14,7 @@ from exo.domain.ids import TaskId
 from exo.domain.messages.chunks import EndPiece, Piece
 from exo.domain.messages.reports import GenerationEnded
 from exo.domain.messages.requests import GenerationRequest
-from exo.domain.messages.tasks import CancelTask, GenerateTask, Task
+from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
 from exo.domain.runner_spec import RunnerSpec
 from exo.domain.sampling import Timings, Usage
 from exo.errors import Rejected, Retryable
@@ -66,6 +66,8 @@ class RunnerLoop:
                     await self._start(task)
             case CancelTask():
                 await self._cancel(task.task_id)
+            case ConnectTask():
+                logger.debug("left a task alone that was for the time before this process was ready")
 
     def _is_new(self, task: GenerateTask) -> bool:
         rank = self._spec.shard.rank

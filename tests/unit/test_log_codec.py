@@ -12,27 +12,39 @@ from exo.log import codec
 from exo.log.codec import GENESIS, StoredEvent, Undecodable
 
 FACTS = (
-    '{"hostname":"h","system":"linux","chip":"x","cores":8,"memory_bytes":1,"disk_bytes":1,'
+    '"hostname":"h","system":"linux","chip":"x","cores":8,"memory_bytes":1,"disk_bytes":1,'
     '"interfaces":[{"name":"eth0","addresses":["10.0.0.1"],"speed_mbit":1000}],'
-    '"gpus":[{"name":"g","total_bytes":1,"unified":true}],"engines":["mlx"],"version":"0.1.0"}'
+    '"gpus":[{"name":"g","total_bytes":1,"unified":true}],"engines":["mlx"],"version":"0.1.0"'
 )
+LATER_FACTS = (
+    ',"probe_port":52416,"rdma_enabled":true,'
+    '"thunderbolt":[{"interface":"en5","rdma_device":"rdma_en5","domain":"d","peer_domain":"e"}]'
+)
+"""Fields that version 2 has besides."""
 CARD = (
     '{"model_id":"a/b","family":"llama","layers":1,"hidden_size":1,"heads":1,"kv_heads":1,"head_dim":1,'
     '"weight_bytes":1,"context":1,"quantization":"4bit","supports_tensor":false,"license":"",'
     '"sources":[{"type":"folder","path":"/m"},{"type":"hub","repository":"a/b","revision":"main"},'
     '{"type":"wheel","package":"p","version":"1","file":"f","sha256":"0","bytes":1}]}'
 )
-NODE = f'"facts":{FACTS},"available_bytes":1,"holdings":[{{"card":{CARD},"status":"ready"}}]'
+NODE_1 = f'"facts":{{{FACTS}}},"available_bytes":1,"holdings":[{{"card":{CARD},"status":"ready"}}]'
+NODE = NODE_1.replace(FACTS, FACTS + LATER_FACTS)
+LINK = '{"to":"m","kind":"ethernet","address":"10.0.0.2","device":"","round_trip_ms":0.5}'
 SHARD = (
     '{"runner_id":"r","node_id":"n","rank":0,"world_size":1,"start_layer":0,"end_layer":1,'
-    f'"sharding":"pipeline","card":{CARD}}}'
+    f'"sharding":"pipeline","card":{CARD}'
 )
-INSTANCE = f'{{"instance_id":"i","card":{CARD},"engine":"mlx","shards":[{SHARD}],"context":1,"slots":1}}'
+INSTANCE_1 = f'{{"instance_id":"i","card":{CARD},"engine":"mlx","shards":[{SHARD}}}],"context":1,"slots":1}}'
+INSTANCE = (
+    f'{{"instance_id":"i","card":{CARD},"engine":"mlx","shards":[{SHARD},"host":"10.0.0.1"}}],"context":1,"slots":1,'
+    '"backend":"ring","rdma_devices":[["","rdma_en5"]],"coordinators":["10.0.0.1"]}'
+)
 USAGE = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0}'
 FIELDS = {
     "MasterElected": '"node_id":"n","epoch":1',
     "NodeJoined": f'"node_id":"n","boot_id":"b",{NODE}',
     "NodeChanged": f'"node_id":"n",{NODE}',
+    "NodeLinksChanged": f'"node_id":"n","links":[{LINK}]',
     "NodeLost": '"node_id":"n","reason":"r"',
     "DownloadStarted": '"node_id":"n","model_id":"a/b"',
     "DownloadFinished": '"node_id":"n","model_id":"a/b"',
@@ -41,6 +53,7 @@ FIELDS = {
     "InstanceDeleted": '"instance_id":"i","reason":"r"',
     "InstanceFailed": '"instance_id":"i","reason":"r"',
     "RunnerStarted": '"runner_id":"r","process":"p"',
+    "RunnerJoining": '"runner_id":"r","port":17200',
     "RunnerLoading": '"runner_id":"r"',
     "RunnerWarming": '"runner_id":"r"',
     "RunnerReady": '"runner_id":"r","tokens_per_second":1.5',
@@ -54,13 +67,20 @@ FIELDS = {
     "CommandRejected": '"command":"PlaceInstance","code":"c","reason":"r"',
     "Compacted": "0f" * 32,
 }
-"""The fields of one body of each type, as version 1 writes them; of a compacted row the whole body."""
+"""The fields of one body of each type, as today's version writes them; of a compacted row the whole body."""
+EARLIER = {
+    ("NodeJoined", 1): f'"node_id":"n","boot_id":"b",{NODE_1}',
+    ("NodeChanged", 1): f'"node_id":"n",{NODE_1}',
+    ("InstancePlaced", 1): f'"instance":{INSTANCE_1},"reason":"r"',
+}
+"""The fields of bodies that earlier versions wrote."""
 
 
 def row(event_type: str = "NodeLost", **changes: object) -> StoredEvent:
     fields = FIELDS[event_type]
-    body = fields if event_type == "Compacted" else f'{{"type":"{event_type}","version":1,{fields}}}'
-    return StoredEvent(7, 1.5, event_type, 1, "cause", "source", body, "")._replace(**changes)
+    version = codec.VERSIONS[event_type]
+    body = fields if event_type == "Compacted" else f'{{"type":"{event_type}","version":{version},{fields}}}'
+    return StoredEvent(7, 1.5, event_type, version, "cause", "source", body, "")._replace(**changes)
 
 
 def recorded(position: int = 1, recorded_at: float = 1.5, reason: str = "r") -> Recorded:
@@ -76,6 +96,16 @@ def test_every_type_of_event_has_a_body_here() -> None:
 def test_bodies_that_were_logged_are_read_and_written_the_same(event_type: str) -> None:
     (event,) = codec.decode([row(event_type)])
     assert codec.encode(event, GENESIS).body == row(event_type).body
+
+
+@pytest.mark.parametrize(("event_type", "version"), EARLIER)
+def test_what_an_earlier_version_wrote_is_read_as_of_today(event_type: str, version: int) -> None:
+    body = f'{{"type":"{event_type}","version":{version},{EARLIER[event_type, version]}}}'
+    (event,) = codec.decode([row(event_type)._replace(version=version, body=body)])
+    encoded = codec.encode(event, GENESIS)
+    assert encoded.version == codec.VERSIONS[event_type]
+    assert json.loads(body).keys() == json.loads(encoded.body).keys()
+    assert codec.decode([encoded]) == [event]
 
 
 def body_of(stored: StoredEvent) -> codec.StoredBody:

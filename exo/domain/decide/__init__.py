@@ -6,7 +6,15 @@ from typing import assert_never
 from exo.domain.decide import generations, instances, nodes, runners
 from exo.domain.messages.commands import CancelGeneration, Command, DeleteInstance, PlaceInstance, StartGeneration
 from exo.domain.messages.events import CommandRejected, Event
-from exo.domain.messages.reports import DownloadSeen, GenerationEnded, NodeLeft, NodeSeen, Report, RunnerStatusSeen
+from exo.domain.messages.reports import (
+    DownloadSeen,
+    GenerationEnded,
+    LinksSeen,
+    NodeLeft,
+    NodeSeen,
+    Report,
+    RunnerStatusSeen,
+)
 from exo.domain.state import State
 from exo.errors import Rejected
 
@@ -22,6 +30,8 @@ def decide(state: State, message: Command | Report, now: float, new_id: NewId) -
     match message:
         case NodeSeen():
             return nodes.seen(state, message)
+        case LinksSeen():
+            return nodes.links_seen(state, message)
         case NodeLeft():
             return nodes.left(state, message)
         case DownloadSeen():

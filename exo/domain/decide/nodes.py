@@ -10,9 +10,10 @@ from exo.domain.messages.events import (
     Event,
     NodeChanged,
     NodeJoined,
+    NodeLinksChanged,
     RunnerStopped,
 )
-from exo.domain.messages.reports import DownloadSeen, NodeLeft, NodeSeen
+from exo.domain.messages.reports import DownloadSeen, LinksSeen, NodeLeft, NodeSeen
 from exo.domain.runner_status import Failed, Stopped, Waiting
 from exo.domain.state import Node, Runner, State, generations_on
 
@@ -30,6 +31,14 @@ def seen(state: State, report: NodeSeen) -> list[Event]:
         holdings=report.holdings,
     )
     return [*_end_all_on(state, report), joined]
+
+
+def links_seen(state: State, report: LinksSeen) -> list[Event]:
+    """The node's links are others, if its worker is still the one that measured them."""
+    node = state.nodes.get(report.node_id)
+    if node is None or node.boot_id != report.boot_id or node.links == report.links:
+        return []
+    return [NodeLinksChanged(node_id=report.node_id, links=report.links)]
 
 
 def left(state: State, report: NodeLeft) -> list[Event]:

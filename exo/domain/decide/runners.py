@@ -7,6 +7,7 @@ from exo.domain.decide import ending
 from exo.domain.messages.events import (
     Event,
     RunnerFailed,
+    RunnerJoining,
     RunnerLoading,
     RunnerReady,
     RunnerStarted,
@@ -17,6 +18,7 @@ from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.runner_status import (
     Connecting,
     Failed,
+    Joining,
     Loading,
     Ready,
     RunnerStatus,
@@ -26,7 +28,7 @@ from exo.domain.runner_status import (
 )
 from exo.domain.state import Runner, State, generations_on
 
-_ORDER = (Waiting, Connecting, Loading, Warming, Ready)
+_ORDER = (Waiting, Connecting, Joining, Loading, Warming, Ready)
 """A living process only moves to the right."""
 
 
@@ -41,6 +43,8 @@ def status_seen(state: State, report: RunnerStatusSeen, now: float) -> list[Even
             return []
         case Connecting():
             return [RunnerStarted(runner_id=runner.runner_id, process=report.process)]
+        case Joining():
+            return [RunnerJoining(runner_id=runner.runner_id, port=status.port)]
         case Loading():
             return [RunnerLoading(runner_id=runner.runner_id)]
         case Warming():

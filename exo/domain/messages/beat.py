@@ -15,3 +15,7 @@ class RunnerBeat(Frozen):
     """Generations in the engine."""
     step_seconds: NonNegativeFloat
     """How long the engine's current step has taken so far; 0 between steps."""
+    loaded_layers: NonNegativeInt = 0
+    """Layers of this rank whose weights are in memory, while it loads."""
+    total_layers: NonNegativeInt = 0
+    """Of how many; 0 before it is known."""

@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from exo.domain.base import Frozen
 from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
-from exo.domain.node import Holding, NodeFacts
+from exo.domain.node import Holding, Link, NodeFacts
 from exo.domain.sampling import FinishReason, Timings, Usage
 
 
@@ -27,7 +27,7 @@ class NodeJoined(Frozen):
     """A worker started on a node. Every runner that the node had is gone."""
 
     type: Literal["NodeJoined"] = "NodeJoined"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     node_id: NodeId
     boot_id: str
     facts: NodeFacts
@@ -39,11 +39,20 @@ class NodeChanged(Frozen):
     """Something about a node changed that a decision depends on."""
 
     type: Literal["NodeChanged"] = "NodeChanged"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     node_id: NodeId
     facts: NodeFacts
     available_bytes: NonNegativeInt
     holdings: tuple[Holding, ...]
+
+
+class NodeLinksChanged(Frozen):
+    """A node reaches others over other links than before."""
+
+    type: Literal["NodeLinksChanged"] = "NodeLinksChanged"
+    version: Literal[1] = 1
+    node_id: NodeId
+    links: tuple[Link, ...]
 
 
 class NodeLost(Frozen):
@@ -87,7 +96,7 @@ class InstancePlaced(Frozen):
     """A model was put on nodes; their workers start the runners."""
 
     type: Literal["InstancePlaced"] = "InstancePlaced"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     instance: Instance
     reason: str
     """Why there: the figures that the decision was based on."""
@@ -118,6 +127,15 @@ class RunnerStarted(Frozen):
     version: Literal[1] = 1
     runner_id: RunnerId
     process: str
+
+
+class RunnerJoining(Frozen):
+    """A runner of several ranks has a process that waits for its peers."""
+
+    type: Literal["RunnerJoining"] = "RunnerJoining"
+    version: Literal[1] = 1
+    runner_id: RunnerId
+    port: int
 
 
 class RunnerLoading(Frozen):
@@ -237,6 +255,7 @@ Event = Annotated[
     MasterElected
     | NodeJoined
     | NodeChanged
+    | NodeLinksChanged
     | NodeLost
     | DownloadStarted
     | DownloadFinished
@@ -245,6 +264,7 @@ Event = Annotated[
     | InstanceDeleted
     | InstanceFailed
     | RunnerStarted
+    | RunnerJoining
     | RunnerLoading
     | RunnerWarming
     | RunnerReady

@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
 from exo.domain.ids import TOKEN, ModelId, NodeId, RunnerId, TaskId
-from exo.domain.node import Holding, NodeFacts
+from exo.domain.node import Holding, Link, NodeFacts
 from exo.domain.runner_status import RunnerStatus
 from exo.domain.sampling import FinishReason, Timings, Usage
 
@@ -23,6 +23,16 @@ class NodeSeen(Frozen):
     available_bytes: NonNegativeInt
     """Memory free for use now."""
     holdings: tuple[Holding, ...]
+
+
+class LinksSeen(Frozen):
+    """The links from a node to the others are not those that it last told of."""
+
+    type: Literal["LinksSeen"] = "LinksSeen"
+    version: Literal[1] = 1
+    node_id: NodeId
+    boot_id: str
+    links: tuple[Link, ...]
 
 
 class NodeLeft(Frozen):
@@ -74,4 +84,6 @@ class GenerationEnded(Frozen):
     """The text, only where the operator chose to log prompts."""
 
 
-Report = Annotated[NodeSeen | NodeLeft | DownloadSeen | RunnerStatusSeen | GenerationEnded, Field(discriminator="type")]
+Report = Annotated[
+    NodeSeen | LinksSeen | NodeLeft | DownloadSeen | RunnerStatusSeen | GenerationEnded, Field(discriminator="type")
+]

@@ -1,6 +1,6 @@
 """Tasks: what the runners of one instance are told, in one order for all ranks."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
@@ -28,4 +28,28 @@ class CancelTask(Frozen):
     task_id: TaskId
 
 
-Task = Annotated[GenerateTask | CancelTask, Field(discriminator="type")]
+class ConnectTask(Frozen):
+    """Form the group: every rank has a process that waits for its peers, and these are they, by rank.
+
+    A process that is not named in `processes` leaves it alone, and so does one that is connected already.
+    """
+
+    type: Literal["ConnectTask"] = "ConnectTask"
+    version: Literal[1] = 1
+    processes: tuple[str, ...]
+    addresses: tuple[str, ...]
+    """`host:port` of each rank."""
+
+
+Task = Annotated[GenerateTask | CancelTask | ConnectTask, Field(discriminator="type")]
+
+
+def message_id(task: Task) -> str:
+    """The id by which a task that is published again is known."""
+    match task:
+        case ConnectTask():
+            return "-".join(("ConnectTask", *task.processes))
+        case GenerateTask() | CancelTask():
+            return f"{task.type}-{task.task_id}"
+        case _:
+            assert_never(task)

@@ -16,10 +16,19 @@ from exo.errors import ExoError
 
 Body = dict[str, object]
 """An event as plain data."""
-
 Upcasters = Mapping[tuple[str, int], Callable[[Body], Body]]
 
-UPCASTERS: Upcasters = {}
+
+def _renumbered(version: int) -> Callable[[Body], Body]:
+    """For a version that only adds fields which have defaults."""
+    return lambda body: {**body, "version": version}
+
+
+UPCASTERS: Upcasters = {
+    ("NodeJoined", 1): _renumbered(2),
+    ("NodeChanged", 1): _renumbered(2),
+    ("InstancePlaced", 1): _renumbered(2),
+}
 """By type and version: lifts an event's plain data to the next version, whose number it sets."""
 
 _ENTRY: TypeAdapter[Entry] = TypeAdapter(Entry)

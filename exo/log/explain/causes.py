@@ -21,9 +21,11 @@ from exo.domain.messages.events import (
     MasterElected,
     NodeChanged,
     NodeJoined,
+    NodeLinksChanged,
     NodeLost,
     Recorded,
     RunnerFailed,
+    RunnerJoining,
     RunnerLoading,
     RunnerReady,
     RunnerStarted,
@@ -33,8 +35,16 @@ from exo.domain.messages.events import (
 from exo.log.explain.entities import Entity, short
 from exo.log.explain.sentences import Hosts, host
 
-RUNNER_EVENTS = (RunnerStarted, RunnerLoading, RunnerWarming, RunnerReady, RunnerFailed, RunnerStopped)
-NODE_EVENTS = (NodeJoined, NodeChanged, NodeLost)
+RUNNER_EVENTS = (
+    RunnerStarted,
+    RunnerJoining,
+    RunnerLoading,
+    RunnerWarming,
+    RunnerReady,
+    RunnerFailed,
+    RunnerStopped,
+)
+NODE_EVENTS = (NodeJoined, NodeChanged, NodeLinksChanged, NodeLost)
 DOWNLOAD_EVENTS = (DownloadStarted, DownloadFinished, DownloadFailed)
 INSTANCE_EVENTS = (InstancePlaced, InstanceDeleted, InstanceFailed)
 GENERATION_EVENTS = (GenerationQueued, GenerationDispatched, CancellationRequested, GenerationFinished)
@@ -78,7 +88,7 @@ def subject_of(event: Event) -> Entity:
             return Entity("instance", event.instance_id)
         case DownloadStarted() | DownloadFinished() | DownloadFailed():
             return Entity("model", event.model_id)
-        case MasterElected() | NodeJoined() | NodeChanged() | NodeLost():
+        case MasterElected() | NodeJoined() | NodeChanged() | NodeLinksChanged() | NodeLost():
             return Entity("node", event.node_id)
         case CommandRejected() | Compacted():
             return Entity("command", event.type)
@@ -124,6 +134,7 @@ _BY_FIRST: Mapping[type[Event], str] = {
     CancellationRequested: "CancelGeneration",
     NodeJoined: "NodeSeen",
     NodeChanged: "NodeSeen",
+    NodeLinksChanged: "LinksSeen",
     NodeLost: "NodeLeft",
     **dict.fromkeys(DOWNLOAD_EVENTS, "DownloadSeen"),
     **dict.fromkeys(RUNNER_EVENTS, "RunnerStatusSeen"),

@@ -20,8 +20,10 @@ from exo.domain.messages.events import (
     MasterElected,
     NodeChanged,
     NodeJoined,
+    NodeLinksChanged,
     NodeLost,
     RunnerFailed,
+    RunnerJoining,
     RunnerLoading,
     RunnerReady,
     RunnerStarted,
@@ -41,6 +43,9 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return f"the master on {host(event.node_id, hosts)} took the lead, epoch {event.epoch}"
         case NodeJoined() | NodeChanged():
             return _node(event)
+        case NodeLinksChanged():
+            reached = sorted({host(link.to, hosts) for link in event.links})
+            return f"{host(event.node_id, hosts)} reaches {', '.join(reached) or 'no other node'}"
         case NodeLost():
             return f"node {host(event.node_id, hosts)} was lost: {event.reason}"
         case DownloadStarted():
@@ -53,6 +58,8 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return _instance(event, hosts)
         case RunnerStarted():
             return f"runner {short(event.runner_id)} was started as process {short(event.process)}"
+        case RunnerJoining():
+            return f"runner {short(event.runner_id)} waits for its peers"
         case RunnerLoading():
             return f"runner {short(event.runner_id)} reads its weights"
         case RunnerWarming():

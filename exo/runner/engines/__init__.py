@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import assert_never
 
 from exo.domain.shard import EngineName
+from exo.errors import Fatal
 from exo.runner.engines.base import Engine
 
 
 def make_engine(name: EngineName, cache: Path) -> Engine:
-    """An engine that is not loaded yet. `cache` is a folder for files that can be made again."""
+    """An engine that is not loaded yet. `cache` is a folder for files that can be made again.
+
+    Raises Fatal where this version has none of that name.
+    """
     match name:
         case "mlx":
             from exo.runner.engines.mlx.engine import MlxEngine  # noqa: PLC0415  (imported only where it runs)
@@ -18,5 +22,7 @@ def make_engine(name: EngineName, cache: Path) -> Engine:
             from exo.runner.engines.scripted import ScriptedEngine  # noqa: PLC0415  (tests only)
 
             return ScriptedEngine()
+        case "vllm":
+            raise Fatal("this version of exo has no vLLM engine: place the model in MLX")
         case _:
             assert_never(name)
