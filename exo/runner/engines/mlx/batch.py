@@ -8,7 +8,8 @@ import mlx.core as mx
 from mlx import nn
 from mlx_lm.generate import BatchGenerator
 
-from exo.runner.engines.mlx.sampling import Sampler
+from exo.runner.engines.mlx.penalties import LogitsProcessor
+from exo.runner.engines.mlx.sampling import Choice, Sampler
 
 DECODE_BATCH = 32
 """Requests that decode side by side; more wait. mlx-lm's own default."""
@@ -53,6 +54,8 @@ class TokenResponse(Protocol):
 
     uid: int
     token: int
+    logprobs: mx.array
+    """[vocabulary], of what the processors left of the logits."""
     finish_reason: Literal["stop", "length"] | None
     """"stop" comes with the end token itself; "length" with the `max_tokens`th token."""
 
@@ -63,7 +66,14 @@ class _Generator(Protocol):
     prefill_step_size: int
     """Tokens of each prompt in a step; read at each."""
 
-    def insert(self, prompts: list[list[int]], *, max_tokens: list[int], samplers: list[Sampler]) -> list[int]: ...
+    def insert(
+        self,
+        prompts: list[list[int]],
+        *,
+        max_tokens: list[int],
+        samplers: list[Sampler],
+        logits_processors: list[list[LogitsProcessor]],
+    ) -> list[int]: ...
     def next(self) -> tuple[list[PromptResponse], list[TokenResponse]]: ...
     def remove(self, uids: list[int]) -> object: ...
     def close(self) -> None: ...
@@ -94,9 +104,14 @@ class Batch:
         """Bytes of keys and values now held."""
         return self._generator.prompt_cache_nbytes
 
-    def insert(self, prompt: Sequence[int], max_tokens: int, sampler: Sampler) -> int:
+    def insert(self, prompt: Sequence[int], max_tokens: int, choice: Choice) -> int:
         """Queues a request."""
-        uid = self._generator.insert([list(prompt)], max_tokens=[max_tokens], samplers=[sampler])[0]
+        uid = self._generator.insert(
+            [list(prompt)],
+            max_tokens=[max_tokens],
+            samplers=[choice.sampler],
+            logits_processors=[list(choice.processors)],
+        )[0]
         self._prefilling.add(uid)
         return uid
 

@@ -69,7 +69,8 @@ class MlxEngine:
         limit = completion_limit(len(prompt), params.max_tokens, model.card.context)
         reserved = reserved_tokens(len(prompt), params.max_tokens, limit)
         check_memory(model.missing_bytes([*self._reserved.values(), reserved]), model.free_bytes())
-        uid = model.batch.insert(prompt, limit, model.samplers.sampler(params))
+        choice = model.samplers.for_request(task_id, params, len(prompt))
+        uid = model.batch.insert(prompt, limit, choice)
         self._uids[task_id] = uid
         self._tasks[uid] = task_id
         self._reserved[task_id] = reserved

@@ -42,6 +42,7 @@ class Loaded:
         """Drops every request and whatever state an error left behind."""
         self.batch.close()
         self.batch = Batch(self._weights, self.tokenizer.end_tokens)
+        self.samplers = Samplers()
 
     def release_cache(self) -> None:
         """Gives memory that MLX keeps for reuse back to the system, where it is much: it takes tens of milliseconds."""

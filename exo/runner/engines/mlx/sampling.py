@@ -1,74 +1,106 @@
-"""How the next token is drawn. A sampler takes log-probabilities [requests, vocabulary] and returns tokens [requests].
+"""How the tokens of requests that decode side by side are chosen.
 
-mlx-lm samples a whole batch in one call where all of its requests share one sampler object, else row by row. Greedy
-requests share one, and so do unseeded ones of the same temperature and top_p, whose rows are drawn independently.
+mlx-lm's BatchGenerator calls each row's logits processors, row by row, then the sampler: once for all rows where they
+share one, else row by row. Greedy requests without any wish share `greedy` and have no processors. All others share one
+BatchSampler; the last of a request's processors tells it whose row comes next, so that rows of any parameters are drawn
+in one call.
 """
 
-import os
-from collections.abc import Callable
+import hashlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import mlx.core as mx
 
+from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
+from exo.runner.engines.mlx.drawing import GREEDY_BELOW, Draw, draw
+from exo.runner.engines.mlx.logprobs import ModelLogits
+from exo.runner.engines.mlx.penalties import LogitsProcessor, penalties
 
 Sampler = Callable[[mx.array], mx.array]
+"""Takes log-probabilities [rows, vocabulary] and returns tokens [rows]."""
 
-SHARED_LIMIT = 64
-"""Unseeded samplers that are remembered. Forgetting one only costs a batched call."""
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What chooses one request's tokens."""
+
+    sampler: Sampler
+    processors: Sequence[LogitsProcessor]
+    model_logits: ModelLogits | None
+    """Where logprobs were asked for and the processors change the logits."""
 
 
 class Samplers:
-    """Makes samplers for one engine."""
+    """Makes what chooses the tokens, for the requests of one batch."""
 
     __slots__ = ("_shared",)
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[float, float], Sampler] = {}
+        self._shared = BatchSampler()
 
-    def sampler(self, params: SamplingParams) -> Sampler:
-        """The sampler for one request; a seeded one is its own and draws the same whatever runs beside it."""
-        if params.temperature == 0:
-            return greedy
-        if params.seed is not None:
-            return RandomSampler(params.temperature, params.top_p, params.seed)
-        key = (params.temperature, params.top_p)
-        if key not in self._shared:
-            if len(self._shared) >= SHARED_LIMIT:
-                self._shared.clear()
-            self._shared[key] = RandomSampler(*key, int.from_bytes(os.urandom(8)))
-        return self._shared[key]
+    def for_request(self, task_id: TaskId, params: SamplingParams, prompt_tokens: int) -> Choice:
+        """For one request, whose prompt has so many tokens.
+
+        What is drawn depends on the seed, on the tokens before and on nothing else; without a seed the task's id takes
+        its place, which is the same on all ranks.
+        """
+        changes = penalties(params, prompt_tokens)
+        if params.temperature < GREEDY_BELOW and not changes:
+            return Choice(greedy, (), None)
+        model_logits = ModelLogits() if params.logprobs is not None and changes else None
+        first = [model_logits] if model_logits else []
+        row = _Row(self._shared, params, _root(task_id, params.seed), prompt_tokens)
+        return Choice(self._shared, (*first, *changes, row), model_logits)
 
 
 def greedy(logprobs: mx.array) -> mx.array:
-    """The likeliest token."""
+    """The likeliest token of each row."""
     return mx.argmax(logprobs, axis=-1)
 
 
-class RandomSampler:
-    """Temperature, then nucleus, then a draw with a key of its own, split once per call."""
+class BatchSampler:
+    """Draws for rows of any parameters. Who they are is told before, in their order."""
 
-    __slots__ = ("_key", "_temperature", "_top_p")
+    __slots__ = ("_next",)
 
-    def __init__(self, temperature: float, top_p: float, seed: int) -> None:
-        self._temperature = temperature
-        self._top_p = top_p
-        self._key = mx.random.key(seed)
+    def __init__(self) -> None:
+        self._next: deque[Draw] = deque()
+
+    def expect(self, row: Draw) -> None:
+        """The next row of the coming call, or calls."""
+        self._next.append(row)
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        """One token a row, drawn independently."""
-        self._key, now = mx.random.split(self._key)
-        logits = logprobs.astype(mx.float32) / self._temperature
-        if self._top_p < 1:
-            logits = nucleus(logits, self._top_p)
-        return mx.random.categorical(logits, key=now)
+        """One token a row [rows]."""
+        return draw(logprobs, [self._next.popleft() for _ in range(logprobs.shape[0])])
 
 
-def nucleus(logits: mx.array, top_p: float) -> mx.array:
-    """`logits` with -inf for all tokens after the likeliest that together reach the probability `top_p`.
+class _Row:
+    """The last processor of a request: changes nothing, but says how its next token is drawn."""
 
-    The likeliest token always stays. Holtzman et al., https://arxiv.org/abs/1904.09751.
-    """
-    ascending = mx.sort(logits, axis=-1)
-    likelier = mx.cumsum(mx.softmax(ascending, axis=-1), axis=-1, reverse=True, inclusive=False)
-    least = mx.min(mx.where(likelier < top_p, ascending, mx.inf), axis=-1, keepdims=True)
-    return mx.where(logits < least, -mx.inf, logits)
+    __slots__ = ("_params", "_prompt_tokens", "_root", "_sampler")
+
+    def __init__(self, sampler: BatchSampler, params: SamplingParams, root: bytes, prompt_tokens: int) -> None:
+        self._sampler = sampler
+        self._params = params
+        self._root = root
+        self._prompt_tokens = prompt_tokens
+
+    def __call__(self, context: mx.array, logits: mx.array) -> mx.array:
+        params = self._params
+        key = _key(self._root, context.size - self._prompt_tokens)
+        self._sampler.expect(Draw(key, params.temperature, params.top_k, params.top_p, params.min_p))
+        return logits
+
+
+def _root(task_id: TaskId, seed: int | None) -> bytes:
+    """What all keys of a request are made of; no seed is a task's."""
+    return b"task" + task_id.encode() if seed is None else b"seed" + seed.to_bytes(8)
+
+
+def _key(root: bytes, position: int) -> int:
+    """64 bits for the token at a position of the answer."""
+    return int.from_bytes(hashlib.blake2b(position.to_bytes(8) + root, digest_size=8).digest())
