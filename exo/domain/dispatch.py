@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Callable
 
+from exo.domain import limits
 from exo.domain.decide import ending, instances
 from exo.domain.ids import InstanceId, ModelId
 from exo.domain.messages.events import Event, GenerationDispatched
-from exo.domain.model_card import ModelCard
-from exo.domain.placement import PlacementRequest, Refused, nodes_with_room, place
+from exo.domain.placement import Placement, PlacementRequest, Refused, place
 from exo.domain.state import Generation, State, instances_of, is_ready, recent_failure
 from exo.errors import Rejected
 
@@ -31,7 +31,7 @@ def dispatch(state: State, now: float, new_id: Callable[[], str]) -> list[Event]
             events += _dispatch_model(state, model_id, generations, busy)
         elif not placing:
             # One placement a round: the next is decided on the state that this one leaves.
-            placed = _place_model(state, model_id, generations, new_id)
+            placed = _place_model(state, model_id, generations, now, new_id)
             placing = bool(placed)
             events += placed
     return events
@@ -53,21 +53,24 @@ def _dispatch_model(
 
 
 def _place_model(
-    state: State, model_id: ModelId, generations: list[Generation], new_id: Callable[[], str]
+    state: State, model_id: ModelId, generations: list[Generation], now: float, new_id: Callable[[], str]
 ) -> list[Event]:
     try:
         card = instances.card_of(state, model_id)
     except Rejected:
         return []  # the node that has it is away; the deadline of the queue is running
-    placement = place(state, PlacementRequest(card))
-    if not isinstance(placement, Refused):
-        return [instances.placed(placement, card, new_id)]
+    request = PlacementRequest(card)
+    placement = place(state, request)
+    if isinstance(placement, Placement):
+        return [instances.placed(placement, request, new_id)]
     if placement.may_pass:
-        return _make_room(state, card)
-    return ending.end_generations(generations, "error", "insufficient_memory", placement.reason)
+        return _make_room(state, request)
+    if placement.lacks_links and any(now - node.joined_at < limits.LINKS_SETTLE for node in state.nodes.values()):
+        return []
+    return ending.end_generations(generations, "error", placement.code, placement.reason)
 
 
-def _make_room(state: State, wanted: ModelCard) -> list[Event]:
+def _make_room(state: State, request: PlacementRequest) -> list[Event]:
     """One idle instance taken away, the first in the order of ids, where that helps; none while what runs is in the
     way."""
     used = {generation.instance_id for generation in state.generations.values()}
@@ -77,9 +80,11 @@ def _make_room(state: State, wanted: ModelCard) -> list[Event]:
         for instance_id, instance in state.instances.items()
         if instance_id not in used and instance.model_id not in asked_for and is_ready(state, instance)
     }
-    nodes = nodes_with_room(state, wanted, idle)
+    placement = place(state, request, leaving=idle)
+    if isinstance(placement, Refused):
+        return []
     for instance_id in sorted(idle):
         instance = state.instances[instance_id]
-        if nodes.intersection(instance.node_ids):
-            return ending.delete_instance(state, instance, f"room was needed for {wanted.model_id}")
+        if set(placement.node_ids).intersection(instance.node_ids):
+            return ending.delete_instance(state, instance, f"room was needed for {request.card.model_id}")
     return []

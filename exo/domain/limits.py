@@ -6,6 +6,7 @@ CONTEXT_TOKENS = 8192
 """Context that memory is reserved for, unless the placement says otherwise or the model has less."""
 SLOTS_MOST = 1024
 CONTEXT_MOST = 2**31
+NODES_MOST = 256
 """What a placement may ask for at most; no model and no machine comes near either."""
 QUEUE_PER_MODEL = 1000
 """Generations that may wait for one model; the next is refused."""
@@ -28,6 +29,8 @@ RUNNER_FAILURES = 5
 """Starts in a row that fail before the instance is given up."""
 BACKOFF_FIRST = 1.0
 BACKOFF_MOST = 30.0
+LINKS_SETTLE = 15.0
+"""After a node has joined, this long no request ends for want of links: they are being measured."""
 FAILURE_REMEMBERED = 30.0
 """For this long a request for a model that could not be loaded is refused at once, with the reason."""
 
@@ -36,10 +39,15 @@ NODE_SILENT = 10.0
 AVAILABLE_CHANGE = 0.05
 """Share of a node's memory by which its free memory must move to be an event."""
 
-HEADROOM = 1.1
+HEADROOM_PERCENT = 110
 """Weights and KV cache times this must fit: a 230 GB model does not run on a 256 GB machine."""
+HEADROOM_PERCENT_VLLM = 130
+"""vLLM has its own buffers besides."""
 UNIFIED_SHARE = 0.75
 """Of memory shared with a GPU, the part that models may fill."""
+
+CANDIDATES_MOST = 5000
+"""Groups of nodes of one size that a placement looks at, the best ones first: all there are up to 12 nodes."""
 
 
 def backoff(failures: int) -> float:

@@ -110,3 +110,5 @@ class Holding(Frozen):
     card: ModelCard
     status: Literal["ready", "obtainable"]
     """ready: complete on disk. obtainable: an installed or fetchable wheel or the hub has it."""
+    held: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Of an obtainable one, the part that has come already, in tenths."""

@@ -1,16 +1,17 @@
 """What today's placement would make of a decision of the past."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 from exo.domain.decide.instances import card_of
 from exo.domain.ids import ModelId, NodeId
 from exo.domain.messages.events import GenerationFinished, InstancePlaced, Recorded
-from exo.domain.placement import PlacementRequest, Refused, place
+from exo.domain.placement import PlacementRequest, Refused, RefusedCode, place
 from exo.domain.state import State
 from exo.errors import Rejected
 
-REFUSAL = "insufficient_memory"
-"""The code of a generation that ended because no node could take its model."""
+REFUSALS: frozenset[str] = frozenset(get_args(RefusedCode))
+"""The codes of a generation that ended because no node could take its model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +52,39 @@ def reconsider(state: State, recorded: Recorded) -> Reconsidered | None:
     """The placement that an event tells of, and today's for the same request. `state` is that just before the event.
 
     A model that was placed is asked for again with the context and the slots that it got. One that was refused to a
-    generation for want of memory is asked for with the defaults, as it was. None where the event is neither.
+    generation for want of a place is asked for with the defaults, as it was. None where the event is neither.
     """
     event = recorded.entry.event
     match event:
         case InstancePlaced(instance=instance):
             then = Choice(event.reason, instance.node_ids, instance.engine, instance.context, instance.slots)
-            request = PlacementRequest(instance.card, instance.context, instance.slots)
+            request = _request(event)
             return _reconsidered(recorded, instance.model_id, then, _choice(state, request))
-        case GenerationFinished(code=code, task_id=task_id) if code == REFUSAL and task_id in state.generations:
+        case GenerationFinished(task_id=task_id) if is_refusal(state, event):
             model_id = state.generations[task_id].model_id
             return _reconsidered(recorded, model_id, Choice(event.error), _for_generation(state, model_id))
         case _:
             return None
+
+
+def is_refusal(state: State, event: GenerationFinished) -> bool:
+    """Whether a generation ended because its model had no place. `state` is that just before the event."""
+    generation = state.generations.get(event.task_id)
+    return event.code in REFUSALS and generation is not None and generation.instance_id is None
+
+
+def _request(event: InstancePlaced) -> PlacementRequest:
+    instance = event.instance
+    return PlacementRequest(
+        card=instance.card,
+        context=instance.context,
+        slots=instance.slots,
+        engine=instance.engine,
+        sharding=instance.shards[0].sharding,
+        backend=instance.backend,
+        min_nodes=event.min_nodes,
+        node_ids=event.required_nodes,
+    )
 
 
 def _reconsidered(recorded: Recorded, model_id: ModelId, then: Choice, now: Choice) -> Reconsidered:
@@ -81,4 +102,4 @@ def _choice(state: State, request: PlacementRequest) -> Choice:
     placement = place(state, request)
     if isinstance(placement, Refused):
         return Choice(placement.reason)
-    return Choice(placement.reason, (placement.node.node_id,), placement.engine, placement.context, placement.slots)
+    return Choice(placement.reason, placement.node_ids, placement.engine, placement.context, placement.slots)

@@ -19,7 +19,7 @@ from exo.domain.ids import InstanceId, MessageId, NodeId, RunnerId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.events import Recorded
 from exo.domain.messages.reports import RunnerStatusSeen
-from exo.domain.placement import Placement, instance_from
+from exo.domain.placement import Placement, Share, instance_from
 from exo.domain.plan import StartRunner
 from exo.domain.runner_status import Failed
 from exo.domain.state import Node, State
@@ -53,8 +53,9 @@ async def supervisor(
 
 def runner(name: str) -> StartRunner:
     node = Node.model_construct(node_id=NodeId("node-a"))
-    placement = Placement(node=node, engine="scripted", context=100, slots=1, reason="")
-    instance = instance_from(placement, SCRIPTED_CARD, InstanceId(f"i-{name}"), RunnerId(name))
+    share = Share(node, 0, SCRIPTED_CARD.layers)
+    placement = Placement((share,), "scripted", "pipeline", "ring", context=100, slots=1, reason="")
+    instance = instance_from(placement, SCRIPTED_CARD, InstanceId(f"i-{name}"), [RunnerId(name)])
     return StartRunner(instance, instance.shards[0])
 
 

@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from exo.domain import limits
 from exo.domain.fold import fold
+from exo.domain.ids import NodeId
 from exo.domain.messages.commands import CancelGeneration, DeleteInstance, PlaceInstance, StartGeneration
 from exo.domain.messages.events import CommandRejected, GenerationFinished, GenerationQueued, InstancePlaced
 from exo.domain.model_card import ModelCard
 from exo.domain.placement import Placement, PlacementRequest, needed_bytes, place
+from exo.domain.placement.memory import promised_bytes
 from exo.domain.react import react
 from exo.domain.state import State
 
@@ -53,9 +55,11 @@ def test_a_placement_fits_beside_what_is_there(history: list[Step], card: ModelC
     state = run(history).state
     placement = place(state, PlacementRequest(card, context))
     if isinstance(placement, Placement):
-        node_id = placement.node.node_id
-        assert promised(state, node_id) + needed_bytes(card, placement.context) <= capacity(state, node_id)
-        assert placement.engine in placement.node.facts.engines
+        needed = needed_bytes(card, placement.context)
+        for share in placement.shares:
+            part = -(-needed * share.layers // card.layers)
+            assert promised(state, share.node.node_id) + part <= capacity(state, share.node.node_id)
+            assert placement.engine in share.node.facts.engines
 
 
 @given(histories)
@@ -95,7 +99,7 @@ def test_a_node_that_is_seen_and_told_nothing_new_leaves_the_log_alone(history: 
 def promised(state: State, node_id: str) -> int:
     """Bytes that the instances on a node need."""
     on_node = (one for one in state.instances.values() if node_id in one.node_ids)
-    return sum(needed_bytes(one.card, one.context) for one in on_node)
+    return sum(promised_bytes(one, NodeId(node_id)) for one in on_node)
 
 
 def capacity(state: State, node_id: str) -> float:

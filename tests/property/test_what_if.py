@@ -13,7 +13,7 @@ from exo.cli.log.app import app
 from exo.domain.fold import fold
 from exo.domain.messages.events import GenerationFinished, InstancePlaced, Recorded
 from exo.domain.state import State
-from exo.domain.what_if import REFUSAL, Reconsidered, reconsider
+from exo.domain.what_if import Reconsidered, is_refusal, reconsider
 from exo.log.store import LogStore
 
 
@@ -33,12 +33,13 @@ def test_no_placement_of_the_past_would_be_another_today(history: list[Step]) ->
     found = reconsidered(log)
     for one in found:
         assert one.now == one.then
-    told = [
-        recorded.position
-        for recorded in log
-        if isinstance(recorded.entry.event, InstancePlaced)
-        or (isinstance(recorded.entry.event, GenerationFinished) and recorded.entry.event.code == REFUSAL)
-    ]
+    told, state = list[int](), State()
+    for recorded in log:
+        event = recorded.entry.event
+        refused = isinstance(event, GenerationFinished) and is_refusal(state, event)
+        if isinstance(event, InstancePlaced) or refused:
+            told.append(recorded.position)
+        state = fold(state, recorded)
     assert [one.position for one in found] == told
 
 

@@ -30,16 +30,32 @@ def place_instance(state: State, command: PlaceInstance, new_id: Callable[[], st
     if command.context is not None and command.context > card.context:
         reason = f"'{command.model_id}' has a context of {card.context} tokens, less than {command.context}"
         raise Rejected(reason, code="context_length_exceeded", param="context")
-    placement = place(state, PlacementRequest(card, command.context, command.slots))
+    request = PlacementRequest(
+        card=card,
+        context=command.context,
+        slots=command.slots,
+        engine=command.engine,
+        sharding=command.sharding,
+        backend=command.backend,
+        min_nodes=command.min_nodes,
+        node_ids=command.node_ids,
+    )
+    placement = place(state, request)
     if isinstance(placement, Refused):
-        raise Rejected(placement.reason, code="insufficient_memory")
-    return [placed(placement, card, new_id)]
+        raise Rejected(placement.reason, code=placement.code)
+    return [placed(placement, request, new_id)]
 
 
-def placed(placement: Placement, card: ModelCard, new_id: Callable[[], str]) -> InstancePlaced:
+def placed(placement: Placement, request: PlacementRequest, new_id: Callable[[], str]) -> InstancePlaced:
     """The event that a placement becomes."""
-    instance = instance_from(placement, card, InstanceId(new_id()), RunnerId(new_id()))
-    return InstancePlaced(instance=instance, reason=placement.reason)
+    instance_id = InstanceId(new_id())
+    runner_ids = [RunnerId(new_id()) for _ in placement.shares]
+    return InstancePlaced(
+        instance=instance_from(placement, request.card, instance_id, runner_ids),
+        reason=placement.reason,
+        min_nodes=request.min_nodes,
+        required_nodes=request.node_ids,
+    )
 
 
 def delete_instance(state: State, command: DeleteInstance) -> list[Event]:

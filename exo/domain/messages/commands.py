@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
-from exo.domain.ids import TOKEN, ApiId, InstanceId, ModelId, TaskId
-from exo.domain.limits import CONTEXT_MOST, SLOTS_MOST
+from exo.domain.ids import TOKEN, ApiId, InstanceId, ModelId, NodeId, TaskId
+from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
+from exo.domain.shard import Backend, EngineName, Sharding
 
 
 class PlaceInstance(Frozen):
@@ -19,6 +20,15 @@ class PlaceInstance(Frozen):
     """Tokens of prompt and output to reserve memory for; None: a default, at most the model's own."""
     slots: Annotated[int, Field(gt=0, le=SLOTS_MOST)] | None = None
     """Generations that may run side by side; None: a default."""
+    engine: EngineName | None = None
+    """None: MLX."""
+    sharding: Sharding = "pipeline"
+    """How the model is cut where it takes several nodes."""
+    backend: Backend = "ring"
+    min_nodes: Annotated[int, Field(gt=0, le=NODES_MOST)] = 1
+    """The fewest nodes to spread it over, even where one would do."""
+    node_ids: Annotated[tuple[NodeId, ...], Field(max_length=NODES_MOST)] = ()
+    """Nodes that must be among those chosen."""
     only_if_absent: bool = False
     """Refuse when an instance of the model is there already, instead of adding a replica."""
 

@@ -100,6 +100,10 @@ class InstancePlaced(Frozen):
     instance: Instance
     reason: str
     """Why there: the figures that the decision was based on."""
+    min_nodes: int = 1
+    """The fewest nodes that were asked for."""
+    required_nodes: tuple[NodeId, ...] = ()
+    """Nodes that were asked for by name."""
 
 
 class InstanceDeleted(Frozen):

@@ -1,0 +1,163 @@
+"""The choice: the smallest group of nodes that can take a model; of equals, the one that has most of it already."""
+
+from collections.abc import Set
+from dataclasses import replace
+from itertools import combinations, islice
+
+from exo.domain import limits
+from exo.domain.ids import InstanceId
+from exo.domain.placement import explain
+from exo.domain.placement.memory import NOBODY, Room
+from exo.domain.placement.rdma import Mesh, find_mesh
+from exo.domain.placement.request import Placement, PlacementRequest, Refused, RefusedCode, Share
+from exo.domain.placement.rings import Hops, find_ring
+from exo.domain.placement.sharding import pipeline_layers, tensor_problem
+from exo.domain.placement.survey import Survey, survey
+from exo.domain.state import State
+
+_STAGES: tuple[RefusedCode, ...] = ("no_ring", "insufficient_memory", "too_few_layers", "tensor_shape", "no_rdma")
+"""What a group of nodes may lack. The last of these that any group came to is why there is no place."""
+
+
+def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NOBODY) -> Placement | Refused:
+    """The best nodes for a model, by rank, or why none can take it. `leaving`: instances that count as gone.
+
+    Candidates are single nodes, and groups of nodes that measured links join in a directed ring. Needed are (weights +
+    keys and values for the context) x 1.1. A node counts with its memory where nothing is placed, else with what is
+    free of it. The fewest nodes win, then those with most of the model on their disks, then the most free memory.
+    """
+    found = survey(state, request, leaving)
+    hopeless = impossible(found)
+    if hopeless is not None:
+        return hopeless
+    refusals: list[Refused] = []
+    for size in range(found.nodes_least, len(found.able) + 1):
+        placement = place_on(found, size)
+        if isinstance(placement, Placement):
+            return placement
+        refusals.append(placement)
+    code = max(refusals, key=lambda refusal: _STAGES.index(refusal.code)).code
+    may_pass = code == "insufficient_memory" and _would_fit_alone(state, request, leaving)
+    lacks_links = any(refusal.lacks_links for refusal in refusals)
+    return Refused(code, explain.refused(found, refusals, code), may_pass, lacks_links)
+
+
+def place_on(found: Survey, size: int) -> Placement | Refused:
+    """The best group of so many nodes, or why there is none."""
+    refusals: list[Refused] = []
+    for group in _groups(found, size):
+        placement = _on_group(found, group)
+        if isinstance(placement, Placement):
+            return placement
+        refusals.append(placement)
+    if not refusals:
+        return Refused("no_ring", explain.too_few(found, size))
+    closest = max(refusals, key=lambda refusal: _STAGES.index(refusal.code))
+    return replace(closest, lacks_links=any(refusal.code == "no_ring" for refusal in refusals))
+
+
+def impossible(found: Survey) -> Refused | None:
+    """What no group of the nodes that are there would help against."""
+    request = found.request
+    unknown = sorted(set(request.node_ids) - {room.node.node_id for room in found.rooms})
+    if unknown:
+        return Refused("node_not_found", f"no node {', '.join(unknown)} is in the cluster")
+    if not found.rooms:
+        return Refused("no_node", "no node has joined the cluster", may_pass=True)
+    if request.runs_in == "vllm" and (found.nodes_least > 1 or request.sharding == "tensor"):
+        return Refused("vllm_one_node_only", "vLLM runs on one node alone: ask for one node and pipeline sharding")
+    able = {room.node.node_id for room in found.able}
+    if not able or not able.issuperset(request.node_ids):
+        return Refused("no_engine", explain.no_engine(found))
+    if found.nodes_least > len(able):
+        return Refused("not_enough_nodes", explain.too_few(found, found.nodes_least))
+    return None
+
+
+def _would_fit_alone(state: State, request: PlacementRequest, leaving: Set[InstanceId]) -> bool:
+    everything = frozenset(state.instances)
+    return leaving != everything and isinstance(place(state, request, everything), Placement)
+
+
+def _groups(found: Survey, size: int) -> list[list[Room]]:
+    """Groups of so many nodes with all that are required, the best first; each with the node first that is freest."""
+    if found.request.runs_in == "vllm" and size > 1:
+        return []
+    able = sorted(found.able, key=lambda room: (-room.held, -room.free, room.node.node_id))
+    required = [room for room in able if room.node.node_id in found.request.node_ids]
+    others = [room for room in able if room.node.node_id not in found.request.node_ids]
+    chosen = islice(combinations(others, max(0, size - len(required))), limits.CANDIDATES_MOST)
+    groups = [sorted([*required, *some], key=lambda room: (-room.free, room.node.node_id)) for some in chosen]
+    return sorted(groups, key=_rank)
+
+
+def _rank(group: list[Room]) -> tuple[float, int, list[str]]:
+    held, free = sum(room.held for room in group), sum(room.free for room in group)
+    return -held, -free, sorted(room.node.node_id for room in group)
+
+
+def _on_group(found: Survey, group: list[Room]) -> Placement | Refused:
+    size, card = len(group), found.request.card
+    if sum(room.usable for room in group) < found.needed:
+        return Refused("insufficient_memory", explain.together(group))
+    ring = _ring(group, found.hops)
+    if ring is None:
+        return Refused("no_ring", explain.not_linked(group))
+    if size == 1:
+        return _placement(found, ring, [card.layers], None)
+    if found.request.sharding == "tensor":
+        problem = tensor_problem(card, size)
+        if problem is not None:
+            return Refused("tensor_shape", problem)
+        fits = all(room.usable * size >= found.needed for room in ring)
+        layers = [card.layers] * size if fits else None
+    elif card.layers < size:
+        return Refused("too_few_layers", f"{card.layers} layers cannot be cut into {size} parts")
+    else:
+        layers = pipeline_layers(card.layers, [room.usable for room in ring], found.needed)
+    if layers is None:
+        return Refused("insufficient_memory", explain.share_too_large(ring, found))
+    mesh = find_mesh([room.node for room in ring]) if found.request.backend == "jaccl" else None
+    if isinstance(mesh, str):
+        return Refused("no_rdma", mesh)
+    return _placement(found, ring, layers, mesh)
+
+
+def _ring(group: list[Room], hops: Hops) -> list[Room] | None:
+    rooms = {room.node.node_id: room for room in group}
+    ring = find_ring(list(rooms), hops)
+    return None if ring is None else [rooms[node_id] for node_id in ring]
+
+
+def _placement(found: Survey, ring: list[Room], layers: list[int], mesh: Mesh | None) -> Placement:
+    request = found.request
+    sharding = request.sharding if len(ring) > 1 else "pipeline"
+    shares = tuple(_shares(found, ring, layers, whole=sharding == "tensor"))
+    return Placement(
+        shares=shares,
+        engine=request.runs_in,
+        sharding=sharding,
+        backend=request.backend if len(ring) > 1 else "ring",
+        context=found.context,
+        slots=request.slots or limits.SLOTS,
+        reason=explain.chosen(found, shares, sharding),
+        rdma_devices=mesh.devices if mesh else (),
+        coordinators=mesh.coordinators if mesh else (),
+    )
+
+
+def _shares(found: Survey, ring: list[Room], layers: list[int], *, whole: bool) -> list[Share]:
+    """By rank. In a pipeline the last rank has the first layers, as in mlx-lm."""
+    shares: list[Share] = []
+    end = found.request.card.layers
+    for rank, (room, count) in enumerate(zip(ring, layers, strict=True)):
+        start = 0 if whole else end - count
+        shares.append(Share(room.node, start, end, _host(found.hops, ring, rank)))
+        end = end if whole else start
+    return shares
+
+
+def _host(hops: Hops, ring: list[Room], rank: int) -> str:
+    if len(ring) == 1:
+        return ""
+    return hops[ring[rank - 1].node.node_id, ring[rank].node.node_id].address

@@ -1,0 +1,109 @@
+"""Why a model went where it went, or went nowhere, in words with bytes."""
+
+from collections.abc import Sequence
+
+from exo.domain import limits
+from exo.domain.placement.memory import Room
+from exo.domain.placement.request import Refused, RefusedCode, Share
+from exo.domain.placement.survey import Survey
+from exo.domain.shard import Sharding
+
+_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+def chosen(found: Survey, shares: Sequence[Share], sharding: Sharding) -> str:
+    """What was needed, what each node could give, and who was chosen."""
+    figures = "; ".join(_figures(room) for room in found.rooms)
+    return f"{_needs(found)}; {figures}; {_chosen(found, shares, sharding)}"
+
+
+def refused(found: Survey, refusals: Sequence[Refused], code: RefusedCode) -> str:
+    """Why no group of nodes can take the model. `refusals`: the reason of each size of group."""
+    card = found.request.card.model_id
+    alone = found.nodes_least == 1
+    closest = next(refusal.reason for refusal in refusals if refusal.code == code)
+    if not alone:
+        return f"{card} cannot be placed on {found.nodes_least} nodes or more: it {_needs(found)}; {closest}"
+    figures = "; ".join(_figures(room) for room in found.rooms)
+    text = f"{card} needs {size(found.needed)}, more than any node can give: {figures}"
+    groups = [refusal.reason for refusal in refusals[1:]]
+    if code != "insufficient_memory":
+        return f"{text}. Over several nodes: {closest}"
+    return f"{text}. Over several nodes: {groups[-1]}" if groups else text
+
+
+def no_engine(found: Survey) -> str:
+    """Who lacks the engine or the model."""
+    lacking = [room.node.facts.hostname for room in found.rooms if room.node.node_id in found.request.node_ids]
+    who = f"of {', '.join(lacking)} not every one has" if lacking else "no node has"
+    return f"{who} both {found.request.card.model_id} and an engine that runs it ({found.request.runs_in})"
+
+
+def too_few(found: Survey, wanted: int) -> str:
+    """How many nodes could run the model."""
+    able = len(found.able)
+    return f"{wanted} nodes are asked for, and {able} ha{'s' if able == 1 else 've'} the engine and can get the model"
+
+
+def together(group: Sequence[Room]) -> str:
+    """What nodes can give together."""
+    return f"{_names(group)}{' together' if len(group) > 1 else ''} can give {size(sum(room.usable for room in group))}"
+
+
+def not_linked(group: Sequence[Room]) -> str:
+    """That nodes do not reach each other in a ring."""
+    return f"{together(group)}, but no measured links join them in a ring"
+
+
+def share_too_large(ring: Sequence[Room], found: Survey) -> str:
+    """That the sum would be enough, and some node's share of it is not."""
+    each = ", ".join(f"{room.node.facts.hostname} {size(room.usable)}" for room in ring)
+    layer = size(-(-found.needed // found.request.card.layers))
+    if found.request.sharding == "tensor":
+        return f"each would need {size(-(-found.needed // len(ring)))}, and they can give {each}"
+    return f"a layer needs {layer}, and not every share fits its node: {each}"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them: `7.70 GB`."""
+    for unit, name in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.2f} {name}"
+    return f"{count} bytes"
+
+
+def _needs(found: Survey) -> str:
+    card = found.request.card
+    percent = limits.HEADROOM_PERCENT_VLLM if found.request.runs_in == "vllm" else limits.HEADROOM_PERCENT
+    cache = f"{size(card.kv_bytes(found.context))} KV cache for {found.context} tokens"
+    return f"needs {size(found.needed)} ({size(card.weight_bytes)} weights, {cache}, {percent - 100} % headroom)"
+
+
+def _figures(room: Room) -> str:
+    host = room.node.facts.hostname
+    if not room.can_run:
+        return f"{host} has no engine for it or cannot get it"
+    held = "has it on disk" if room.held == 1 else f"has {room.held:.0%} of it on disk" if room.held else ""
+    return f"{host} can give {size(room.usable)} and {held or 'would have to fetch it'}"
+
+
+def _chosen(found: Survey, shares: Sequence[Share], sharding: Sharding) -> str:
+    if len(shares) == 1:
+        return f"{shares[0].node.facts.hostname} was chosen"
+    if sharding == "tensor":
+        names = _listed([share.node.facts.hostname for share in shares])
+        return f"{names} were chosen, each with a slice of every layer"
+    part = [
+        f"{share.node.facts.hostname} ({share.layers} layer{'s' if share.layers > 1 else ''}, "
+        f"{size(-(-found.needed * share.layers // found.request.card.layers))})"
+        for share in shares
+    ]
+    return f"{_listed(part)} were chosen"
+
+
+def _names(group: Sequence[Room]) -> str:
+    return _listed(sorted(room.node.facts.hostname for room in group))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

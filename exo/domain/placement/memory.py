@@ -1,0 +1,99 @@
+"""The bytes that a model needs, and those that each node can give."""
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from exo.domain import limits
+from exo.domain.ids import InstanceId, NodeId
+from exo.domain.instance import Instance
+from exo.domain.model_card import ModelCard
+from exo.domain.placement.request import PlacementRequest
+from exo.domain.shard import EngineName, Shard
+from exo.domain.state import Node, State
+
+NOBODY: frozenset[InstanceId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a node can give a model."""
+
+    node: Node
+    can_run: bool
+    """Whether it has the engine, and the model or a way to get it."""
+    usable: int
+    """Bytes that count: all of its memory where nothing is placed, else what is free of it and promised to nobody."""
+    free: int
+    """Bytes that are free now; of nodes that are alike otherwise, the one with most wins."""
+    held: float
+    """The part of the model that is on its disk, 0 to 1."""
+
+
+def needed_bytes(card: ModelCard, context: int, engine: EngineName = "mlx") -> int:
+    """Bytes that a model needs with `context` tokens of keys and values, headroom included; rounded up."""
+    percent = limits.HEADROOM_PERCENT_VLLM if engine == "vllm" else limits.HEADROOM_PERCENT
+    return -(-(card.weight_bytes + card.kv_bytes(context)) * percent // 100)
+
+
+def promised_bytes(instance: Instance, node_id: NodeId) -> int:
+    """Bytes that an instance was promised on a node."""
+    needed = needed_bytes(instance.card, instance.context, instance.engine)
+    return sum(part_of(needed, shard) for shard in instance.shards if shard.node_id == node_id)
+
+
+def part_of(needed: int, shard: Shard) -> int:
+    """Of the bytes that a model needs, those that one shard does; rounded up."""
+    if shard.sharding == "tensor":
+        return -(-needed // shard.world_size)
+    return -(-needed * (shard.end_layer - shard.start_layer) // shard.card.layers)
+
+
+def context_of(request: PlacementRequest) -> int:
+    """Tokens to reserve memory for: those asked for, else a default, and never more than the model has."""
+    return min(request.context or limits.CONTEXT_TOKENS, request.card.context)
+
+
+def rooms(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NOBODY) -> list[Room]:
+    """What each node can give, by node id, once the instances in `leaving` are gone."""
+    return [_room(state, node, request, leaving) for _, node in sorted(state.nodes.items())]
+
+
+def _room(state: State, node: Node, request: PlacementRequest, leaving: Set[InstanceId]) -> Room:
+    card = request.card
+    holding = node.holdings.get(card.model_id)
+    whole = _whole(node)
+    promised = _promised(state, node, leaving)
+    left = whole - promised.staying
+    # What leaves is still in memory: nothing can be said of what will be free, but of what is promised.
+    beside = left if promised.leaves else min(node.available_bytes, left)
+    return Room(
+        node=node,
+        can_run=holding is not None and request.runs_in in node.facts.engines,
+        usable=max(0, beside) if promised.stays else whole,
+        free=max(0, beside) if promised.stays else node.available_bytes,
+        held=0.0 if holding is None else 1.0 if holding.status == "ready" else holding.held,
+    )
+
+
+def _whole(node: Node) -> int:
+    """Bytes that models may fill on a node that has nothing else to do."""
+    unified = any(gpu.unified for gpu in node.facts.gpus)
+    return int(node.facts.memory_bytes * (limits.UNIFIED_SHARE if unified else 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Promised:
+    staying: int
+    """Bytes that the instances which stay on a node were promised."""
+    stays: bool
+    leaves: bool
+
+
+def _promised(state: State, node: Node, leaving: Set[InstanceId]) -> _Promised:
+    placed = [one for one in state.instances.values() if node.node_id in one.node_ids]
+    staying = [one for one in placed if one.instance_id not in leaving]
+    return _Promised(
+        staying=sum(promised_bytes(one, node.node_id) for one in staying),
+        stays=bool(staying),
+        leaves=len(staying) < len(placed),
+    )

@@ -1,0 +1,48 @@
+"""What RDMA over Thunderbolt (mlx.distributed's jaccl) needs: a device from each rank to each other one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from exo.domain.placement.rings import COORDINATOR_ORDER, best_links
+from exo.domain.state import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """As in `Instance`."""
+
+    devices: tuple[tuple[str, ...], ...]
+    coordinators: tuple[str, ...]
+
+
+def find_mesh(nodes: Sequence[Node]) -> Mesh | str:
+    """The devices and addresses for nodes in the order of their ranks, or why they cannot talk by RDMA."""
+    off = [node.facts.hostname for node in nodes if node.facts.rdma_enabled is False]
+    if off:
+        return f"RDMA is switched off on {', '.join(off)} (`rdma_ctl enable` in recovery mode switches it on)"
+    devices = tuple(tuple("" if one is other else _device(one, other) for other in nodes) for one in nodes)
+    for one, row in zip(nodes, devices, strict=True):
+        for other, device in zip(nodes, row, strict=True):
+            if one is not other and not device:
+                return f"{one.facts.hostname} has no RDMA link to {other.facts.hostname}"
+    coordinators = _coordinators(nodes)
+    if isinstance(coordinators, str):
+        return coordinators
+    return Mesh(devices, coordinators)
+
+
+def _device(one: Node, other: Node) -> str:
+    return next((link.device for link in one.links if link.kind == "rdma" and link.to == other.node_id), "")
+
+
+def _coordinators(nodes: Sequence[Node]) -> tuple[str, ...] | str:
+    """The address of rank 0 as each rank reaches it; rank 0 itself listens at all of its own."""
+    first = nodes[0]
+    hops = best_links(nodes, COORDINATOR_ORDER)
+    addresses = ["0.0.0.0"]
+    for node in nodes[1:]:
+        link = hops.get((node.node_id, first.node_id))
+        if link is None:
+            return f"{node.facts.hostname} has no link with an address to {first.facts.hostname}"
+        addresses.append(link.address)
+    return tuple(addresses)

@@ -1,0 +1,69 @@
+"""How a model is cut over nodes: layers in proportion to memory, or a slice of every layer each."""
+
+from collections.abc import Sequence
+
+from exo.domain.model_card import ModelCard
+
+
+def pipeline_layers(layers: int, usable: Sequence[int], needed: int) -> list[int] | None:
+    """Layers for each node, in proportion to its usable bytes by largest remainder, at least one each.
+
+    `needed` are the bytes of all layers. None where the nodes cannot take them: a layer is not cut.
+    """
+    most = [layers * bytes_ // needed for bytes_ in usable]
+    if sum(most) < layers or min(most) < 1:
+        return None
+    counts = _proportional(layers, usable)
+    for _ in range(layers):
+        over = next((index for index, count in enumerate(counts) if count > most[index]), None)
+        if over is None:
+            return counts
+        # Rounding gave it one too many. The one with most room has it instead.
+        taker = max(range(len(counts)), key=lambda index: most[index] - counts[index])
+        counts[over] -= 1
+        counts[taker] += 1
+    return None
+
+
+def _proportional(total: int, weights: Sequence[int]) -> list[int]:
+    """Whole numbers that sum to `total`, by largest remainder, none below one (https://en.wikipedia.org/wiki/Quota_method)."""
+    whole = sum(weights)
+    counts = [total * weight // whole for weight in weights]
+    remainders = [total * weight % whole for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda index: (-remainders[index], index))
+    for index in by_remainder[: total - sum(counts)]:
+        counts[index] += 1
+    for index, count in enumerate(counts):
+        if count == 0:
+            counts[counts.index(max(counts))] -= 1
+            counts[index] = 1
+    return counts
+
+
+def tensor_problem(card: ModelCard, ranks: int) -> str | None:
+    """Why a model cannot be cut into so many slices of every layer, and how many would do; None where it can."""
+    if not card.supports_tensor:
+        return f"mlx-lm does not shard the family {card.family} by tensor: use pipeline sharding"
+    odd = [
+        f"{value} {name}"
+        for name, value in (("heads", card.heads), ("KV heads", card.kv_heads), ("hidden size", card.hidden_size))
+        if value % ranks
+    ]
+    if not odd:
+        return None
+    return f"{' and '.join(odd)} do not divide by {ranks}: {_sizes(tensor_sizes(card))}"
+
+
+def tensor_sizes(card: ModelCard, most: int = 64) -> list[int]:
+    """The numbers of ranks, from two on, over which tensor sharding works."""
+    return [
+        ranks
+        for ranks in range(2, most + 1)
+        if card.heads % ranks == 0 and card.kv_heads % ranks == 0 and card.hidden_size % ranks == 0
+    ]
+
+
+def _sizes(sizes: list[int]) -> str:
+    if not sizes:
+        return "no number of nodes does"
+    return f"{', '.join(map(str, sizes))} node{'s' if sizes[0] else ''} would do"
