@@ -19,6 +19,7 @@ class Generation:
     prompt_tokens: int
     taken_at: float
     completion_tokens: int = 0
+    cached_tokens: int = 0
     prefill_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
@@ -28,6 +29,7 @@ class Generation:
         """The chunk of a prompt that takes several slices; none for one that is computed at once."""
         if self.prefill_at is None:
             self.prefill_at = time.monotonic()
+        self.cached_tokens = output.cached
         return [PrefillPiece(done=output.done, total=output.total)] if output.done < output.total else []
 
     def take_token(self, output: TokenOutput) -> list[Piece]:
@@ -57,7 +59,11 @@ class Generation:
         """The last chunk, with what was counted."""
         return EndPiece(
             finish_reason=finish_reason,
-            usage=Usage(prompt_tokens=self.prompt_tokens, completion_tokens=self.completion_tokens),
+            usage=Usage(
+                prompt_tokens=self.prompt_tokens,
+                completion_tokens=self.completion_tokens,
+                cached_tokens=self.cached_tokens,
+            ),
             timings=self._timings(),
             stop_sequence=stop_sequence,
             code=code,

@@ -29,11 +29,11 @@ def decide(state: State, message: Command | Report, now: float, new_id: NewId) -
     """
     match message:
         case NodeSeen():
-            return nodes.seen(state, message, now)
+            return nodes.seen(state, message)
         case LinksSeen():
             return nodes.links_seen(state, message)
         case NodeLeft():
-            return nodes.left(state, message, now)
+            return nodes.left(state, message)
         case DownloadSeen():
             return nodes.download_seen(state, message)
         case RunnerStatusSeen():

@@ -25,13 +25,3 @@ def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -
 def reserved_tokens(prompt_tokens: int, max_tokens: int | None, limit: int) -> int:
     """Tokens whose keys and values a request is taken to need, prompt included."""
     return prompt_tokens + (limit if max_tokens is not None else min(limit, UNLIMITED_RESERVE))
-
-
-def check_memory(needed: int, free: int) -> None:
-    """Raises Rejected where `needed` bytes of keys and values are more than the `free` ones."""
-    if needed > free:
-        raise Rejected(
-            f"the request needs {needed / 2**20:.0f} MiB for keys and values, but {max(free, 0) / 2**20:.0f} MiB are "
-            "free on this machine; ask for fewer tokens, or again when other requests have ended",
-            code="insufficient_memory",
-        )

@@ -37,6 +37,8 @@ class PrefillOutput:
     task_id: TaskId
     done: int
     total: int
+    cached: int = 0
+    """Of `done`, those that did not have to be computed: another request had begun with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,8 @@ class Engine(Protocol):
         """Queues a request; its first output comes from a later `step`.
 
         Raises Rejected: `empty_prompt`; `context_length_exceeded` where the prompt and `max_tokens` (or one token)
-        are longer than the card's context; `insufficient_memory` where its keys and values would not fit what is
-        free; `duplicate_task` where the task is in flight.
+        are longer than the card's context, or than what memory could hold of it alone; `duplicate_task` where the
+        task is in flight. A request that fits only when others have ended waits, and fails in the end.
         """
         ...
 

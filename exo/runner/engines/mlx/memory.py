@@ -3,6 +3,8 @@
 import mlx.core as mx
 import psutil
 
+from exo.node.container import memory_left
+
 
 def free_bytes() -> int:
     """Bytes free for new arrays, those counted that MLX keeps for reuse.
@@ -16,5 +18,11 @@ def free_bytes() -> int:
         return int(info["free_memory"]) + reusable
     if "max_recommended_working_set_size" in info:
         within_limit = int(info["max_recommended_working_set_size"]) - mx.get_active_memory()
-        return min(within_limit, psutil.virtual_memory().available + reusable)
-    return psutil.virtual_memory().available + reusable
+        return min(within_limit, _available() + reusable)
+    return _available() + reusable
+
+
+def _available() -> int:
+    available = psutil.virtual_memory().available
+    left = memory_left()
+    return available if left is None else min(available, left)

@@ -41,6 +41,10 @@ class Samplers:
     def __init__(self) -> None:
         self._shared = BatchSampler()
 
+    def forget_step(self) -> None:
+        """After a step that broke off between its processors and the sampler."""
+        self._shared.forget()
+
     def for_request(self, task_id: TaskId, params: SamplingParams, prompt_tokens: int) -> Choice:
         """For one request, whose prompt has so many tokens.
 
@@ -72,6 +76,10 @@ class BatchSampler:
     def expect(self, row: Draw) -> None:
         """The next row of the coming call, or calls."""
         self._next.append(row)
+
+    def forget(self) -> None:
+        """No row is expected any more."""
+        self._next.clear()
 
     def __call__(self, logprobs: mx.array) -> mx.array:
         """One token a row [rows]."""

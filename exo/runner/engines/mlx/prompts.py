@@ -1,0 +1,144 @@
+"""The prompts that are being computed: which begins from what, and a slice of each whose turn it is."""
+
+import time
+from collections.abc import Sequence
+
+import mlx.core as mx
+from mlx import nn
+from mlx_lm.generate import generation_stream
+
+from exo.domain.ids import TaskId
+from exo.runner.engines.base import FailedOutput, PrefillOutput
+from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
+from exo.runner.engines.mlx.keeping import Keeping
+from exo.runner.engines.mlx.layers import new_layers
+from exo.runner.engines.mlx.prefill import Prefill
+from exo.runner.engines.mlx.prefix_cache import Found, common_length
+from exo.runner.engines.mlx.request import Request
+from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, next_slices
+from exo.runner.engines.mlx.slices import SlicePace
+from exo.runner.engines.ranks import Ranks
+
+SHARED_LEAST = 32
+"""Tokens that another prompt has computed or will, for this one to wait for them."""
+TAIL = 16
+"""Tokens before a prompt's end where a state that cannot be trimmed is kept too: what a chat template adds to have the
+assistant begin may be another thing in the next turn's history."""
+
+
+class Prompts:
+    """Requests from their admission to their last token but one."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        keeping: Keeping,
+        ranks: Ranks,
+        pace: SlicePace,
+        failures: Failures,
+        snapshot_every: int | None,
+    ) -> None:
+        """`snapshot_every` so many tokens the state is kept that cannot be trimmed; None where every state can."""
+        self._model = model
+        self._keeping = keeping
+        self._ranks = ranks
+        self._pace = pace
+        self._failures = failures
+        self._snapshot_every = snapshot_every
+        self._steps = 0
+        self.waiting: dict[TaskId, Prefill] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of their states."""
+        return sum(prefill.nbytes for prefill in self.waiting.values())
+
+    def add(self, request: Request) -> None:
+        """Takes an admitted request."""
+        self.waiting[request.task_id] = Prefill(request)
+
+    def drop(self, task_id: TaskId) -> None:
+        """Cancels one. What was computed of it is kept for others."""
+        prefill = self.waiting.pop(task_id)
+        if prefill.done > prefill.cached:
+            self._keep(prefill)
+
+    def advance(self, *, busy: bool) -> list[PrefillOutput | FailedOutput]:
+        """Computes a slice; `busy` while requests decode, which stand still meanwhile."""
+        self._begin_all()
+        prefills = [prefill for prefill in self.waiting.values() if prefill.begun and prefill.left]
+        if not prefills:
+            return []
+        self._steps += 1
+        (budget,) = self._ranks.agree([self._pace.tokens(busy=busy)])
+        waiting = [
+            WaitingPrompt(prefill, prefill.left, prefill.request.arrived, prefill.until_stop) for prefill in prefills
+        ]
+        return self._timed(next_slices(waiting, budget, self._steps))
+
+    def take_finished(self) -> list[Prefill]:
+        """Those that are computed, whose states are kept and which are to decode now."""
+        finished = [prefill for prefill in self.waiting.values() if prefill.begun and not prefill.left]
+        for prefill in finished:
+            del self.waiting[prefill.request.task_id]
+            self._keep(prefill)
+        return finished
+
+    def _timed(self, slices: Sequence[Slice[Prefill]]) -> list[PrefillOutput | FailedOutput]:
+        """Computes slices, and tells the pace how long they took, less what decoding still had to do."""
+        mx.synchronize(generation_stream)
+        began = time.perf_counter()
+        outputs = [self._compute(slice_.key, slice_.tokens) for slice_ in slices]
+        self._pace.took(sum(slice_.tokens for slice_ in slices), time.perf_counter() - began)
+        # Temporary arrays are as large as the slice; mlx-lm gives them back after each, too.
+        mx.clear_cache()
+        return outputs
+
+    def _compute(self, prefill: Prefill, tokens: int) -> PrefillOutput | FailedOutput:
+        request = prefill.request
+        try:
+            prefill.advance(self._model, tokens)
+        except STEP_ERRORS as error:
+            del self.waiting[request.task_id]
+            return self._failures.of(request.task_id, error)
+        if prefill.done in prefill.stops:
+            self._keep(prefill)
+        return PrefillOutput(request.task_id, prefill.done, len(prefill.tokens), prefill.cached)
+
+    def _begin_all(self) -> None:
+        """Has every prompt begin that need not wait for another one to compute what both begin with."""
+        for prefill in self.waiting.values():
+            if not prefill.begun:
+                self._begin(prefill)
+
+    def _begin(self, prefill: Prefill) -> None:
+        found = self._keeping.find(prefill.tokens, prefill.end)
+        for other in [other for other in self.waiting.values() if other.begun]:
+            common = min(prefill.end, common_length(prefill.tokens, other.tokens[: other.end]))
+            if common - found.length < SHARED_LEAST:
+                continue
+            if other.done < common:
+                other.stops.add(common)
+                return
+            self._keep(other)
+            found = self._keeping.find(prefill.tokens, prefill.end)
+        prefill.begin(self._keeping.restored(found) or new_layers(self._model), found.length)
+        prefill.stops |= self._stops(prefill, found)
+
+    def _stops(self, prefill: Prefill, found: Found) -> set[int]:
+        """Where the state of a prompt is kept on its way, if it cannot be trimmed back to there.
+
+        Also where it departs from what another request began with: whoever comes next with the same beginning (a
+        system prompt, say) will depart there as well. The idea is Marconi's, https://arxiv.org/abs/2411.19379.
+        """
+        if self._snapshot_every is None:
+            return set()
+        every = range(self._snapshot_every, prefill.end, self._snapshot_every)
+        return {stop for stop in (*every, found.shared, prefill.end - TAIL) if stop > found.length}
+
+    def _keep(self, prefill: Prefill) -> None:
+        if prefill.done == 0:
+            return
+        if self._snapshot_every is not None:
+            prefill.keep_snapshot()
+        self._keeping.put(prefill.tokens[: prefill.done], prefill.kept())

@@ -1,0 +1,48 @@
+"""The memory guard: what requests will need against what is free."""
+
+from collections.abc import Callable, Collection
+
+from exo.errors import Rejected
+from exo.runner.engines.admission import completion_limit, reserved_tokens
+from exo.runner.engines.mlx.cache_bytes import CacheBytes
+from exo.runner.engines.ranks import Ranks
+
+HEADROOM = 1.1
+"""Needed bytes times this must fit: arrays are copied layer by layer when a request joins the others or grows."""
+
+
+class Room:
+    """Counts in bytes on each rank, and in tokens where ranks must agree."""
+
+    def __init__(self, cost: CacheBytes, ranks: Ranks, free_bytes: Callable[[], int]) -> None:
+        """`cost` is of this rank's layers, `free_bytes` tells what is free for new arrays on this machine."""
+        self._cost = cost
+        self._ranks = ranks
+        self._free_bytes = free_bytes
+
+    def accept(self, prompt_tokens: int, max_tokens: int | None, context: int, held: int) -> tuple[int, int]:
+        """How many tokens a request may generate, and for how many, prompt included, to set memory aside.
+
+        `held` are the bytes that come back when all others have ended. Raises Rejected: `empty_prompt`, and
+        `context_length_exceeded` where it is more than the context, or more than memory could hold of it alone.
+        """
+        most = completion_limit(prompt_tokens, max_tokens, context)
+        fitting = self._cost.tokens(int((self._free_bytes() + held) / HEADROOM), context)
+        (fitting,) = self._ranks.agree([fitting])
+        asked = prompt_tokens + (max_tokens or 1)
+        if asked > fitting:
+            raise Rejected(
+                f"the request needs {asked} tokens of keys and values ({prompt_tokens} in the prompt, "
+                f"{max_tokens or 1} for the completion), but this machine's memory holds {fitting}; ask for fewer",
+                code="context_length_exceeded",
+                param="messages",
+            )
+        return most, min(fitting, reserved_tokens(prompt_tokens, max_tokens, most))
+
+    def shortage(self, reserved: Collection[int], held: int) -> int:
+        """Bytes that are not free of what requests of so many `reserved` tokens need beside the `held` they have.
+
+        Requests that decode together are padded to the longest of them.
+        """
+        needed = len(reserved) * self._cost.at(max(reserved, default=0))
+        return int(HEADROOM * needed) - held - self._free_bytes()

@@ -1,0 +1,62 @@
+"""Who is computed next: the policy of prefill. Pure: no clock, no MLX, so that all ranks decide the same.
+
+Every step gives one token to each request that decodes, and one slice of prefill to the prompts that wait. In three
+steps of four the prompt with the fewest tokens left comes first, which makes the mean time to a first token shortest:
+a short question passes a long document. In the fourth it is the prompt that came first, so that a long one gets at
+least a quarter of the prefill however many short ones keep coming. What a prompt leaves of a slice goes to the next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+
+OLDEST_EVERY = 4
+"""Each how many-th step the prompt that came first goes before the shorter ones."""
+PASS_TOKENS = 16
+"""A pass through the model costs at least as much as so many tokens, however few it computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPrompt(Generic[Key]):
+    """A prompt that is not computed to its end."""
+
+    key: Key
+    left: int
+    """Tokens to its end."""
+    arrived: int
+    """Its number in the order of arrival."""
+    until_stop: int
+    """Tokens until it must pause, because its state is wanted there; `left` where it need not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice(Generic[Key]):
+    """So many tokens of this prompt come next."""
+
+    key: Key
+    tokens: int
+
+
+def next_slices(prompts: Sequence[WaitingPrompt[Key]], budget: int, step: int) -> list[Slice[Key]]:
+    """What one step computes: at most one slice a prompt, together about `budget` tokens; `step` counts the steps.
+
+    At least one token of one prompt is in it where there is one. A prompt with nothing left gets a slice of none.
+    """
+    slices: list[Slice[Key]] = []
+    for prompt in _in_turn(prompts, step):
+        if budget <= 0:
+            break
+        tokens = min(prompt.until_stop, budget)
+        slices.append(Slice(prompt.key, tokens))
+        budget -= max(tokens, PASS_TOKENS) if tokens else 0
+    return slices
+
+
+def _in_turn(prompts: Sequence[WaitingPrompt[Key]], step: int) -> list[WaitingPrompt[Key]]:
+    shortest = sorted(prompts, key=lambda prompt: (prompt.left, prompt.arrived))
+    if step % OLDEST_EVERY:
+        return shortest
+    oldest = min(prompts, key=lambda prompt: prompt.arrived, default=None)
+    return [oldest, *(prompt for prompt in shortest if prompt is not oldest)] if oldest else []

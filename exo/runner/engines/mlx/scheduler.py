@@ -1,0 +1,264 @@
+"""Continuous batching: requests come in and leave at the borders of steps, and share the model in between."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import mlx.core as mx
+from mlx import nn
+from mlx_lm.generate import generation_stream
+
+from exo.domain.ids import TaskId
+from exo.errors import Fatal, Rejected
+from exo.runner.engines.admission import UNLIMITED_RESERVE
+from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
+from exo.runner.engines.mlx import memory
+from exo.runner.engines.mlx.cache_bytes import measure
+from exo.runner.engines.mlx.decoding import Decoding, TokenResponse
+from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
+from exo.runner.engines.mlx.keeping import Keeping
+from exo.runner.engines.mlx.kept import Kept
+from exo.runner.engines.mlx.layers import LayerCache, can_batch, compact_copy, grows, new_layers
+from exo.runner.engines.mlx.prefill import Prefill
+from exo.runner.engines.mlx.prefix_cache import as_tokens
+from exo.runner.engines.mlx.prompts import Prompts
+from exo.runner.engines.mlx.request import Request
+from exo.runner.engines.mlx.room import Room
+from exo.runner.engines.mlx.sampling import Choice
+from exo.runner.engines.mlx.slices import SlicePace
+from exo.runner.engines.ranks import SOLO, Ranks
+
+SLOTS = 32
+"""Requests that are computed side by side; more wait. mlx-lm's own default."""
+MEMORY_PATIENCE = 120.0
+"""Seconds that a request waits for memory before it fails."""
+MEMORY_PAUSE = 0.05
+"""Seconds between two looks at the memory while nothing else is to do."""
+SNAPSHOT_EVERY = 256
+"""Tokens between two snapshots of a state that cannot be trimmed; more where its windows are longer, so that snapshots
+take about as much memory as keys and values of all tokens would."""
+SHRINK_EVERY = 64
+"""Steps between two looks at whether other programs need the prefix cache's memory."""
+CLEAR_EVERY = 512
+"""Steps between two returns of the memory that MLX keeps for reuse. mlx-lm's own number."""
+
+
+class Scheduler:
+    """Everything that one model computes. Belongs to one thread.
+
+    All ranks of a model call `submit`, `step` and `cancel` in the same order. What depends on a machine (its memory,
+    its speed, its clock) they agree on, so that they do the same.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        end_tokens: Iterable[int],
+        ranks: Ranks = SOLO,
+        free_bytes: Callable[[], int] = memory.free_bytes,
+        pace: SlicePace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        on_lost_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_lost_step` is called after a step that broke off. Raises Fatal for a model that mlx-lm cannot batch."""
+        layers = new_layers(model)
+        if not all(map(can_batch, layers)):
+            raise Fatal("mlx-lm cannot generate for several requests at once with this family of models")
+        self._ranks = ranks
+        self._clock = clock
+        self._on_lost_step = on_lost_step
+        with mx.stream(generation_stream):
+            cost = measure(model)
+        self._failures = Failures(ranks)
+        self._room = Room(cost, ranks, free_bytes)
+        self._keeping = Keeping(ranks, free_bytes)
+        every, all_grow = ranks.agree([-max(SNAPSHOT_EVERY, cost.window), all(map(grows, layers))])
+        self._prompts = Prompts(
+            model, self._keeping, ranks, pace or SlicePace(), self._failures, None if all_grow else -every
+        )
+        self._decoding = Decoding(model, end_tokens)
+        self._queue: deque[Request] = deque()
+        self._arrivals = 0
+        self._steps = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that have neither ended nor been cancelled."""
+        return len(self._queue) + len(self._admitted)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the prefix cache."""
+        return self._keeping.nbytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the states of requests that are being computed."""
+        return self._prompts.nbytes + self._decoding.nbytes
+
+    @property
+    def _admitted(self) -> list[Request]:
+        return [*(prefill.request for prefill in self._prompts.waiting.values()), *self._decoding.requests.values()]
+
+    def submit(
+        self, task_id: TaskId, prompt: Sequence[int], choice: Choice, max_tokens: int | None, context: int
+    ) -> None:
+        """Queues a request. Raises Rejected: `duplicate_task`, `invalid_request`, and what `Room.accept` says."""
+        if task_id in {request.task_id for request in (*self._queue, *self._admitted)}:
+            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+        held = self.held_bytes + self._keeping.nbytes
+        tokens = _checked(prompt)
+        most, reserved = self._room.accept(len(prompt), max_tokens, context, held)
+        deadline = self._clock() + MEMORY_PATIENCE
+        self._queue.append(Request(task_id, tokens, choice, most, reserved, self._arrivals, deadline))
+        self._arrivals += 1
+
+    def step(self) -> list[EngineOutput]:
+        """A token for each request that decodes, and a slice of prefill."""
+        self._steps += 1
+        with mx.stream(generation_stream):
+            outputs = [*self._decode(), *self._admit(), *self._prompts.advance(busy=bool(self._decoding.requests))]
+            outputs += self._start()
+            self._tidy()
+        if not outputs and self._queue and not self._admitted:
+            time.sleep(MEMORY_PAUSE)
+        return outputs
+
+    def cancel(self, task_ids: Iterable[TaskId]) -> None:
+        """Drops these requests at once, and keeps what was computed of them. Unknown ones are ignored."""
+        with mx.stream(generation_stream):
+            for task_id in task_ids:
+                if task_id in self._prompts.waiting:
+                    self._prompts.drop(task_id)
+                elif task_id in self._decoding.requests:
+                    self._keep(*self._decoding.remove(task_id))
+                else:
+                    self._queue = deque(request for request in self._queue if request.task_id != task_id)
+
+    def close(self) -> None:
+        """Waits for what is being computed, and lets everything go."""
+        mx.synchronize(generation_stream)
+        self._queue.clear()
+        self._prompts.waiting.clear()
+        self._decoding.drop_all()
+        self._keeping.clear()
+
+    def _decode(self) -> list[EngineOutput]:
+        if not self._decoding.requests:
+            return []
+        try:
+            found = self._decoding.next()
+        except STEP_ERRORS as error:
+            return self._failed(error)
+        self._failures.forget()
+        return [self._token(request, response) for request, response in found]
+
+    def _token(self, request: Request, response: TokenResponse) -> TokenOutput:
+        request.generated.append(response.token)
+        request.suspect = False
+        reason = response.finish_reason
+        if reason is not None:
+            assert response.all_tokens is not None
+            assert response.prompt_cache is not None
+            self._keep(response.all_tokens, response.prompt_cache)
+        elif request.length >= request.reserved and not self._extend(request):
+            self._keep(*self._decoding.remove(request.task_id))
+            reason = "length"
+        return TokenOutput(request.task_id, response.token, reason)
+
+    def _extend(self, request: Request) -> bool:
+        """Sets memory aside for more of a running request. False where there is none: it must end here."""
+        before = request.reserved
+        request.reserved += UNLIMITED_RESERVE
+        if self._has_room([]):
+            return True
+        request.reserved = before
+        return False
+
+    def _admit(self) -> list[FailedOutput]:
+        """Admits queued requests in their order, as far as slots and memory go."""
+        failed: list[FailedOutput] = []
+        while self._queue and len(self._admitted) < SLOTS:
+            head = self._queue[0]
+            if self._has_room([head]):
+                self._prompts.add(head)
+            elif self._expired(head):
+                failed.append(_no_memory(head))
+            else:
+                break
+            self._queue.popleft()
+        return failed
+
+    def _has_room(self, more: Sequence[Request]) -> bool:
+        """Whether memory holds what runs and these. The prefix cache gives up what it must for it."""
+        reserved = [request.reserved for request in (*self._admitted, *more)]
+        return self._keeping.make_room(self._room.shortage(reserved, self.held_bytes))
+
+    def _expired(self, request: Request) -> bool:
+        (waits,) = self._ranks.agree([self._clock() < request.deadline])
+        return not waits
+
+    def _start(self) -> list[EngineOutput]:
+        """Has the prompts that are computed decode."""
+        finished = self._prompts.take_finished()
+        outputs: list[EngineOutput] = [_prefilled(prefill) for prefill in finished if not prefill.request.generated]
+        unsuspected = [prefill for prefill in finished if not prefill.request.suspect]
+        if unsuspected:
+            try:
+                self._decoding.start(unsuspected)
+            except STEP_ERRORS as error:
+                outputs += self._failed(error, [prefill.request for prefill in unsuspected])
+        return outputs + [self._start_alone(prefill) for prefill in finished if prefill.request.suspect]
+
+    def _start_alone(self, prefill: Prefill) -> TokenOutput | FailedOutput:
+        try:
+            response = self._decoding.start_alone(prefill)
+        except STEP_ERRORS as error:
+            self._on_lost_step()
+            return self._failures.of(prefill.request.task_id, error)
+        self._failures.forget()
+        return self._token(prefill.request, response)
+
+    def _failed(self, error: Exception, starting: Sequence[Request] = ()) -> list[EngineOutput]:
+        """After an error of several requests, whose batch is lost: all begin anew, each with a step alone."""
+        self._on_lost_step()
+        requests = [*self._decoding.drop_all(), *starting]
+        if len(requests) == 1:
+            return [self._failures.of(requests[0].task_id, error)]
+        self._failures.check_alone(error)
+        for request in requests:
+            request.suspect = True
+            self._prompts.add(request)
+        return []
+
+    def _keep(self, tokens: Sequence[int], layers: Sequence[LayerCache]) -> None:
+        """Keeps a state that comes out of the batch, in arrays of its own."""
+        self._keeping.put(as_tokens(tokens), Kept(len(tokens), [compact_copy(layer) for layer in layers]))
+
+    def _tidy(self) -> None:
+        if self._steps % SHRINK_EVERY == 0 or not self.in_flight:
+            self._keeping.shrink()
+        if self._steps % CLEAR_EVERY == 0:
+            mx.clear_cache()
+
+
+def _checked(prompt: Sequence[int]) -> tuple[int, ...]:
+    try:
+        as_tokens(prompt)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise Rejected("the prompt holds something that is no token", param="messages") from error
+    return tuple(prompt)
+
+
+def _prefilled(prefill: Prefill) -> PrefillOutput:
+    total = len(prefill.tokens)
+    return PrefillOutput(prefill.request.task_id, total, total, prefill.cached)
+
+
+def _no_memory(request: Request) -> FailedOutput:
+    return FailedOutput(
+        request.task_id,
+        "insufficient_memory",
+        f"no memory for {request.reserved} tokens of keys and values became free in {MEMORY_PATIENCE:.0f} s; "
+        "ask again when other requests have ended, or for fewer tokens",
+    )

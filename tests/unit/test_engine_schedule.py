@@ -1,0 +1,122 @@
+"""The policy of prefill: whose slice comes next, and how large it is."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exo.runner.engines.mlx.schedule import OLDEST_EVERY, WaitingPrompt, next_slices
+from exo.runner.engines.mlx.slices import BUSY_STALL, IDLE_STALL, LEAST, MOST, SlicePace
+
+
+def waiting(key: str, left: int, arrived: int, until_stop: int | None = None) -> WaitingPrompt[str]:
+    return WaitingPrompt(key, left, arrived, left if until_stop is None else until_stop)
+
+
+def taken(prompts: list[WaitingPrompt[str]], budget: int, step: int) -> dict[str, int]:
+    return {one.key: one.tokens for one in next_slices(prompts, budget, step)}
+
+
+def steps_until_done(prompts: dict[str, int], budget: int) -> dict[str, int]:
+    """In which step each prompt ends, if all are there from the first on."""
+    left = dict(prompts)
+    ended: dict[str, int] = {}
+    step = 0
+    while left:
+        step += 1
+        queue = [waiting(key, tokens, list(prompts).index(key)) for key, tokens in left.items()]
+        for key, tokens in taken(queue, budget, step).items():
+            left[key] -= tokens
+            if left[key] == 0:
+                ended[key] = step
+                del left[key]
+    return ended
+
+
+def test_a_short_prompt_passes_a_long_one() -> None:
+    assert taken([waiting("long", 4000, 0), waiting("short", 40, 1)], 64, step=1) == {"short": 40, "long": 24}
+
+
+def test_every_fourth_slice_begins_with_the_oldest() -> None:
+    prompts = [waiting("long", 4000, 0), waiting("short", 400, 1)]
+    firsts = [next_slices(prompts, 64, step)[0].key for step in range(1, 9)]
+    assert firsts == ["short", "short", "short", "long"] * 2
+
+
+def test_a_long_prompt_ends_although_short_ones_never_cease() -> None:
+    left, step = 1024, 0
+    while left > 0:
+        step += 1
+        prompts = [waiting("long", left, 0), *(waiting(f"short-{step}-{n}", 60, step) for n in range(20))]
+        left -= taken(prompts, 64, step).get("long", 0)
+    assert step == OLDEST_EVERY * 1024 // 64
+
+
+def test_what_a_prompt_leaves_of_a_slice_goes_to_the_next() -> None:
+    prompts = [waiting(str(number), 20, number) for number in range(8)]
+    assert taken(prompts, 64, step=1) == {"0": 20, "1": 20, "2": 20, "3": 4}
+
+
+def test_a_pass_counts_as_sixteen_tokens_so_that_many_tiny_prompts_keep_to_the_time() -> None:
+    prompts = [waiting(str(number), 1, number) for number in range(100)]
+    assert len(taken(prompts, 64, step=1)) == 4
+
+
+def test_a_slice_ends_where_a_state_is_wanted() -> None:
+    assert taken([waiting("a", 500, 0, until_stop=30)], 64, step=1) == {"a": 30}
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(16, 2048), st.integers(0, 20))
+def test_a_step_always_advances_and_keeps_to_its_budget(lengths: list[int], budget: int, step: int) -> None:
+    prompts = [waiting(str(number), length, number) for number, length in enumerate(lengths)]
+    found = next_slices(prompts, budget, step)
+    assert found
+    assert all(one.tokens > 0 for one in found)
+    assert sum(one.tokens for one in found) <= budget
+    assert len({one.key for one in found}) == len(found)
+
+
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=8), st.integers(16, 512))
+def test_the_shortest_prompt_waits_for_no_more_than_its_share(lengths: list[int], budget: int) -> None:
+    prompts = {str(number): length for number, length in enumerate(lengths)}
+    shortest = min(prompts, key=lambda key: prompts[key])
+    own_slices = -(-prompts[shortest] // budget)
+    assert steps_until_done(prompts, budget)[shortest] <= own_slices + own_slices // (OLDEST_EVERY - 1) + 1
+
+
+def test_the_first_slice_is_small_and_measured_ones_keep_to_the_time() -> None:
+    pace = SlicePace()
+    assert pace.tokens(busy=True) == 64
+    for _ in range(8):
+        pace.took(100, 1.0)
+    assert pace.tokens(busy=True) == int(100 * BUSY_STALL) // 16 * 16
+    assert pace.tokens(busy=False) == int(100 * IDLE_STALL) // 16 * 16
+
+
+def test_slices_stay_within_their_bounds() -> None:
+    slow, fast = SlicePace(), SlicePace()
+    slow.took(64, 100.0)
+    fast.took(2048, 0.001)
+    assert (slow.tokens(busy=True), slow.tokens(busy=False)) == (LEAST, LEAST)
+    assert (fast.tokens(busy=True), fast.tokens(busy=False)) == (MOST, MOST)
+
+
+def test_a_pace_can_be_fixed() -> None:
+    pace = SlicePace(least=16, most=16)
+    pace.took(16, 1e-6)
+    assert pace.tokens(busy=False) == 16
+
+
+def test_a_busy_machine_shows_within_a_few_slices() -> None:
+    pace = SlicePace()
+    pace.took(256, 0.5)
+    before = pace.tokens(busy=True)
+    for _ in range(3):
+        pace.took(before, 2.0)
+    assert pace.tokens(busy=True) < before / 4
+
+
+def test_a_short_rest_of_a_prompt_tells_nothing_of_the_speed() -> None:
+    pace = SlicePace()
+    pace.took(160, 0.5)
+    before = pace.tokens(busy=True)
+    pace.took(1, 0.05)
+    assert pace.tokens(busy=True) >= before
