@@ -9,8 +9,8 @@ from exo.domain.dispatch import dispatch
 from exo.domain.fold import fold
 from exo.domain.ids import NodeId
 from exo.domain.messages.events import CancellationRequested, Entry, Event, Recorded
-from exo.domain.runner_status import Connecting, Failed, Joining, Loading, Waiting, Warming
-from exo.domain.state import Generation, Runner, State
+from exo.domain.runner_status import Connecting, Failed, Joining, Loading, Stopped, Waiting, Warming
+from exo.domain.state import Generation, Runner, State, host_of
 
 _RUNNER_DEADLINES: dict[type, float] = {
     Waiting: limits.RUNNER_WAITING,
@@ -18,6 +18,8 @@ _RUNNER_DEADLINES: dict[type, float] = {
     Joining: limits.RUNNER_JOINING,
     Loading: limits.RUNNER_LOADING,
     Warming: limits.RUNNER_WARMING,
+    Failed: limits.RUNNER_WAITING,
+    Stopped: limits.RUNNER_WAITING,
 }
 
 
@@ -54,12 +56,26 @@ def _overdue_runner(state: State, now: float) -> list[Event]:
     for runner in sorted(state.runners.values(), key=lambda runner: runner.runner_id):
         allowed = _RUNNER_DEADLINES.get(type(runner.status))
         if allowed is not None and now - runner.since > allowed:
-            return fail_runner(state, runner, Failed(reason=_overdue_reason(runner, allowed)), now)
+            return fail_runner(state, runner, Failed(reason=_overdue_reason(state, runner, allowed)), now)
     return []
 
 
-def _overdue_reason(runner: Runner, allowed: float) -> str:
+def _overdue_reason(state: State, runner: Runner, allowed: float) -> str:
+    if isinstance(runner.status, Joining):
+        return f"it waited for its peers for more than {allowed:.0f} s: {_missing(state, runner)}"
     return f"the runner was {runner.status.type} for more than {allowed:.0f} s"
+
+
+def _missing(state: State, waiting: Runner) -> str:
+    """Which ranks a runner waits for, and what they are at."""
+    shards = state.instances[waiting.instance_id].shards
+    missing = [
+        f"rank {shard.rank} on {host_of(state, shard.node_id)} is {status.type}"
+        for shard in shards
+        if not isinstance(status := state.runners[shard.runner_id].status, Joining)
+    ]
+    addresses = ", ".join(shard.host for shard in shards)
+    return "; ".join(missing) or f"all are there, and do not reach each other at {addresses}"
 
 
 def _overdue_generations(state: State, now: float) -> list[Event]:

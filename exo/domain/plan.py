@@ -88,12 +88,21 @@ def _starts(mine: list[Runner], state: State, local: Local, now: float) -> list[
             continue
         instance = state.instances[runner.instance_id]
         if instance.model_id in local.ready:
+            if not _peers_have(state, instance, runner):
+                continue
             shard = next(shard for shard in instance.shards if shard.runner_id == runner.runner_id)
             actions.append(StartRunner(instance, shard))
         elif instance.model_id not in local.preparing | asked:
             asked.add(instance.model_id)
             actions.append(PrepareModel(instance.card))
     return actions
+
+
+def _peers_have(state: State, instance: Instance, runner: Runner) -> bool:
+    """Whether the model is on the disks of the other ranks' nodes: no rank waits for another one's download."""
+    others = [state.nodes.get(node_id) for node_id in instance.node_ids if node_id != runner.node_id]
+    holdings = [node.holdings.get(instance.model_id) if node else None for node in others]
+    return all(holding is not None and holding.status == "ready" for holding in holdings)
 
 
 def _may_start(runner: Runner, now: float) -> bool:

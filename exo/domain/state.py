@@ -140,6 +140,12 @@ def download_key(node_id: NodeId, model_id: ModelId) -> str:
     return f"{node_id}:{model_id}"
 
 
+def host_of(state: State, node_id: NodeId) -> str:
+    """The name of a node's machine, or the node's id where it is gone."""
+    node = state.nodes.get(node_id)
+    return node.facts.hostname if node else node_id
+
+
 def instances_of(state: State, model_id: ModelId) -> list[Instance]:
     """The instances of a model, in a stable order."""
     found = (instance for instance in state.instances.values() if instance.model_id == model_id)

@@ -15,7 +15,7 @@ from exo.domain.ids import ModelId, NodeId
 from exo.domain.messages.reports import DownloadSeen
 from exo.domain.model_card import ModelCard
 from exo.domain.node import Holding
-from exo.domain.runner_status import Waiting
+from exo.domain.runner_status import Failed, Stopped, Waiting
 from exo.domain.state import State
 from exo.errors import ExoError, Rejected
 from exo.models.progress import Cancelled, Progress
@@ -122,7 +122,7 @@ class Models:
 def _is_awaited(state: State, node_id: NodeId, model_id: ModelId) -> bool:
     return any(
         runner.node_id == node_id
-        and isinstance(runner.status, Waiting)
+        and isinstance(runner.status, Waiting | Stopped | Failed)
         and state.instances[runner.instance_id].model_id == model_id
         for runner in state.runners.values()
     )

@@ -17,11 +17,29 @@ from exo.domain.fold import fold
 from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.messages.commands import CancelGeneration, Command, DeleteInstance, PlaceInstance, StartGeneration
 from exo.domain.messages.events import Entry, Event, MasterElected, Recorded
-from exo.domain.messages.reports import DownloadSeen, GenerationEnded, NodeLeft, NodeSeen, Report, RunnerStatusSeen
+from exo.domain.messages.reports import (
+    DownloadSeen,
+    GenerationEnded,
+    LinksSeen,
+    NodeLeft,
+    NodeSeen,
+    Report,
+    RunnerStatusSeen,
+)
 from exo.domain.model_card import ModelCard
-from exo.domain.node import Gpu, Holding, NodeFacts
+from exo.domain.node import Gpu, Holding, Link, NodeFacts
 from exo.domain.react import react
-from exo.domain.runner_status import Connecting, Failed, Loading, Ready, RunnerStatus, Stopped, Waiting, Warming
+from exo.domain.runner_status import (
+    Connecting,
+    Failed,
+    Joining,
+    Loading,
+    Ready,
+    RunnerStatus,
+    Stopped,
+    Waiting,
+    Warming,
+)
 from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.domain.state import State
 
@@ -31,6 +49,7 @@ GIGABYTE = 10**9
 NODES = tuple(NodeId(f"node-{letter}") for letter in "abc")
 STATUSES: tuple[RunnerStatus, ...] = (
     Connecting(),
+    Joining(port=17200),
     Loading(),
     Warming(),
     Ready(tokens_per_second=12.5),
@@ -56,6 +75,7 @@ def _card(name: str, gigabytes: int) -> ModelCard:
         head_dim=16,
         weight_bytes=gigabytes * GIGABYTE,
         context=2048,
+        supports_tensor=name != "large",
     )
 
 
@@ -121,7 +141,12 @@ class Cluster:
                 return NodeLeft(node_id=node_id, boot_id=boot_id if second % 4 else "earlier")
             case 5:
                 return PlaceInstance(
-                    model_id=card.model_id, slots=first % 3 + 1, context=first + 1, only_if_absent=first % 4 == 0
+                    model_id=card.model_id,
+                    slots=first % 3 + 1,
+                    context=first + 1,
+                    only_if_absent=first % 4 == 0,
+                    min_nodes=_pick((1, 1, 2, 3), second),
+                    sharding=_pick(("pipeline", "tensor"), first // 2),
                 )
             case 6:
                 return DeleteInstance(instance_id=_pick([*sorted(self.state.instances), InstanceId("none")], first))
@@ -135,6 +160,8 @@ class Cluster:
                 return DownloadSeen(node_id=node_id, model_id=card.model_id, status=status, reason="no space")
             case 12:
                 return self._generation_ended(first, second)
+            case 21:
+                return self._links_seen(node_id, second)
             case _:
                 return self._runner_seen(kind, first, second)
 
@@ -161,6 +188,13 @@ class Cluster:
         available = memory * (variant % 11) // 10 if variant % 11 else memory
         return NodeSeen(node_id=node_id, boot_id=boot_id, facts=facts, available_bytes=available, holdings=holdings)
 
+    def _links_seen(self, node_id: NodeId, variant: int) -> LinksSeen:
+        known = self.state.nodes.get(node_id)
+        others = [other for other in NODES if other != node_id]
+        reached = others if variant % 4 else others[:1]
+        links = tuple(Link(to=other, kind="ethernet", address=f"10.0.0.{NODES.index(other)}") for other in reached)
+        return LinksSeen(node_id=node_id, boot_id=known.boot_id if known else "never", links=links)
+
     def _start(self, model_id: ModelId, variant: int) -> StartGeneration:
         live = sorted(self.state.generations)
         task_id = _pick(live, variant) if live and variant % 8 == 0 else TaskId(self.new_id())
@@ -185,17 +219,20 @@ class Cluster:
         runner_id = _pick([*sorted(self.state.runners), RunnerId("none")], first)
         runner = self.state.runners.get(runner_id)
         likely = runner is not None and kind % 2 == 1
-        status = _next(runner.status) if runner and likely else _pick(STATUSES, second)
+        ranks = len(self.state.instances[runner.instance_id].shards) if runner else 1
+        status = _next(runner.status, ranks) if runner and likely else _pick(STATUSES, second)
         process = runner.process if runner and second % 6 else "another"
         if isinstance(status, Connecting):
             process = self.new_id()
         return RunnerStatusSeen(runner_id=runner_id, process=process, status=status)
 
 
-def _next(status: RunnerStatus) -> RunnerStatus:
+def _next(status: RunnerStatus, ranks: int) -> RunnerStatus:
     """What a runner that is well comes into next."""
     match status:
         case Connecting():
+            return Joining(port=17200) if ranks > 1 else Loading()
+        case Joining():
             return Loading()
         case Loading():
             return Warming()
@@ -213,12 +250,13 @@ def _long(seed: int, length: int) -> list[Step]:
     """A history of a cluster whose three nodes are there, in which more often than not things go well."""
     random = Random(seed)
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
-    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21))]
-    kinds = random.choices(range(21), weights, k=length)
+    joins += [(21, node, 1) for node in range(random.randrange(4))]
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21)), 1]
+    kinds = random.choices(range(22), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
-_steps = st.tuples(st.integers(0, 20), st.integers(0, 63), st.integers(0, 63))
+_steps = st.tuples(st.integers(0, 21), st.integers(0, 63), st.integers(0, 63))
 histories = st.one_of(st.lists(_steps, max_size=40), st.builds(_long, st.integers(0, 2**32), st.integers(0, 150)))
 
 

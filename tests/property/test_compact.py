@@ -31,7 +31,7 @@ def cluster_of(seed: int) -> Cluster:
     for _ in range(random.randint(100, 220)):
         steps += [(7, random.randrange(64), random.randrange(64)), (10, random.randrange(2), 0)]
         if random.random() < 0.3:
-            steps.append((random.randrange(21), random.randrange(64), random.randrange(64)))
+            steps.append((random.randrange(22), random.randrange(64), random.randrange(64)))
     return run(steps)
 
 

@@ -10,15 +10,24 @@ from exo.domain import limits
 from exo.domain.fold import fold
 from exo.domain.ids import NodeId
 from exo.domain.messages.commands import CancelGeneration, DeleteInstance, PlaceInstance, StartGeneration
-from exo.domain.messages.events import CommandRejected, GenerationFinished, GenerationQueued, InstancePlaced
+from exo.domain.messages.events import (
+    CommandRejected,
+    GenerationDispatched,
+    GenerationFinished,
+    GenerationQueued,
+    InstancePlaced,
+    RunnerFailed,
+)
+from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.model_card import ModelCard
 from exo.domain.placement import Placement, PlacementRequest, needed_bytes, place
 from exo.domain.placement.memory import promised_bytes
 from exo.domain.react import react
-from exo.domain.state import State
+from exo.domain.runner_status import Failed
+from exo.domain.state import State, is_ready
 
 COMMANDS = PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration
-WAITING = {"waiting", "connecting", "loading", "warming"}
+WAITING = {"waiting", "connecting", "joining", "loading", "warming"}
 
 
 @given(histories)
@@ -56,10 +65,40 @@ def test_a_placement_fits_beside_what_is_there(history: list[Step], card: ModelC
     placement = place(state, PlacementRequest(card, context))
     if isinstance(placement, Placement):
         needed = needed_bytes(card, placement.context)
+        assert sum(share.layers for share in placement.shares) == card.layers
         for share in placement.shares:
             part = -(-needed * share.layers // card.layers)
             assert promised(state, share.node.node_id) + part <= capacity(state, share.node.node_id)
             assert placement.engine in share.node.facts.engines
+
+
+@given(histories)
+def test_ranks_fail_together_for_one_reason_and_are_started_again_together(history: list[Step]) -> None:
+    cluster = run(history)
+    for _, message, events in cluster.messages:
+        failed = [event for event in events if isinstance(event, RunnerFailed)]
+        if isinstance(message, RunnerStatusSeen) and isinstance(message.status, Failed) and failed:
+            placed = next(
+                one.entry.event.instance
+                for one in cluster.log
+                if isinstance(one.entry.event, InstancePlaced)
+                and message.runner_id in one.entry.event.instance.runner_ids
+            )
+            assert tuple(event.runner_id for event in failed) == placed.runner_ids
+            assert len({(event.reason, event.retry_at) for event in failed}) == 1
+
+
+@given(histories)
+def test_nothing_is_given_to_an_instance_that_lacks_a_rank(history: list[Step]) -> None:
+    state = State()
+    for recorded in run(history).log:
+        event = recorded.entry.event
+        if isinstance(event, GenerationDispatched):
+            assert is_ready(state, state.instances[event.instance_id])
+        state = fold(state, recorded)
+        if isinstance(event, GenerationDispatched):
+            runners = [state.runners[one] for one in state.instances[event.instance_id].runner_ids]
+            assert state.generations[event.task_id].processes == tuple(one.process for one in runners)
 
 
 @given(histories)

@@ -29,11 +29,11 @@ def decide(state: State, message: Command | Report, now: float, new_id: NewId) -
     """
     match message:
         case NodeSeen():
-            return nodes.seen(state, message)
+            return nodes.seen(state, message, now)
         case LinksSeen():
             return nodes.links_seen(state, message)
         case NodeLeft():
-            return nodes.left(state, message)
+            return nodes.left(state, message, now)
         case DownloadSeen():
             return nodes.download_seen(state, message)
         case RunnerStatusSeen():

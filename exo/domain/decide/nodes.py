@@ -2,6 +2,7 @@
 
 from exo.domain import limits
 from exo.domain.decide import ending
+from exo.domain.decide.runners import fail_others, is_up
 from exo.domain.ids import NodeId
 from exo.domain.messages.events import (
     DownloadFailed,
@@ -14,11 +15,10 @@ from exo.domain.messages.events import (
     RunnerStopped,
 )
 from exo.domain.messages.reports import DownloadSeen, LinksSeen, NodeLeft, NodeSeen
-from exo.domain.runner_status import Failed, Stopped, Waiting
-from exo.domain.state import Node, Runner, State, generations_on
+from exo.domain.state import Node, State, generations_on
 
 
-def seen(state: State, report: NodeSeen) -> list[Event]:
+def seen(state: State, report: NodeSeen, now: float) -> list[Event]:
     """A new worker joins, and what ran on an earlier one of the same node is over; a known one may have changed."""
     node = state.nodes.get(report.node_id)
     if node is not None and node.boot_id == report.boot_id:
@@ -30,7 +30,7 @@ def seen(state: State, report: NodeSeen) -> list[Event]:
         available_bytes=report.available_bytes,
         holdings=report.holdings,
     )
-    return [*_end_all_on(state, report), joined]
+    return [*_end_all_on(state, report, now), joined]
 
 
 def links_seen(state: State, report: LinksSeen) -> list[Event]:
@@ -41,7 +41,7 @@ def links_seen(state: State, report: LinksSeen) -> list[Event]:
     return [NodeLinksChanged(node_id=report.node_id, links=report.links)]
 
 
-def left(state: State, report: NodeLeft) -> list[Event]:
+def left(state: State, report: NodeLeft, now: float) -> list[Event]:
     """The node's runners stopped, and what ran on them ended, unless a newer worker of it has joined since.
 
     Its instances stay: it may be stopped for a moment only, and when all of a cluster is stopped, all is to come back.
@@ -55,12 +55,19 @@ def left(state: State, report: NodeLeft) -> list[Event]:
     for _, instance in sorted(state.instances.items()):
         if report.node_id in instance.node_ids:
             events += ending.end_generations(generations_on(state, instance.instance_id), "error", "node_lost", reason)
-    stopping = sorted(runner.runner_id for runner in state.runners.values() if _is_alive(runner, report.node_id))
-    return [*events, *(RunnerStopped(runner_id=runner_id) for runner_id in stopping)]
+    here = [runner for _, runner in sorted(state.runners.items()) if runner.node_id == report.node_id]
+    events += [RunnerStopped(runner_id=runner.runner_id) for runner in here if is_up(runner)]
+    return events + _fail_peers(state, report.node_id, reason, now)
 
 
-def _is_alive(runner: Runner, node_id: NodeId) -> bool:
-    return runner.node_id == node_id and not isinstance(runner.status, Waiting | Stopped | Failed)
+def _fail_peers(state: State, node_id: NodeId, reason: str, now: float) -> list[Event]:
+    """The ranks elsewhere of what had a rank on a node whose runners are gone."""
+    events: list[Event] = []
+    for _, instance in sorted(state.instances.items()):
+        gone = [shard.runner_id for shard in instance.shards if shard.node_id == node_id]
+        if gone:
+            events += fail_others(state, instance, gone, reason, now)
+    return events
 
 
 def download_seen(state: State, report: DownloadSeen) -> list[Event]:
@@ -77,7 +84,7 @@ def download_seen(state: State, report: DownloadSeen) -> list[Event]:
     events: list[Event] = [DownloadFailed(node_id=node_id, model_id=model_id, reason=report.reason)]
     for runner in sorted(state.runners.values(), key=lambda runner: runner.runner_id):
         instance = state.instances[runner.instance_id]
-        waits_here = runner.node_id == node_id and isinstance(runner.status, Waiting)
+        waits_here = runner.node_id == node_id and not is_up(runner)
         if waits_here and instance.model_id == model_id:
             events += ending.fail_instance(state, instance, report.reason)
     return events
@@ -99,11 +106,12 @@ def _changed(node: Node, report: NodeSeen) -> list[Event]:
     return [changed]
 
 
-def _end_all_on(state: State, report: NodeSeen) -> list[Event]:
+def _end_all_on(state: State, report: NodeSeen, now: float) -> list[Event]:
     error = "the worker that ran this generation was restarted"
     events: list[Event] = []
     for _, instance in sorted(state.instances.items()):
         if report.node_id in instance.node_ids:
             running = generations_on(state, instance.instance_id)
             events += ending.end_generations(running, "error", "runner_failed", error)
-    return events
+    reason = f"the worker of another rank, on {report.facts.hostname}, was restarted"
+    return events + _fail_peers(state, report.node_id, reason, now)

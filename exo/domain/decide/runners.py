@@ -1,9 +1,12 @@
 """Decisions on what is reported of runners."""
 
+from collections.abc import Collection
 from typing import assert_never
 
 from exo.domain import limits
 from exo.domain.decide import ending
+from exo.domain.ids import RunnerId
+from exo.domain.instance import Instance
 from exo.domain.messages.events import (
     Event,
     RunnerFailed,
@@ -26,7 +29,7 @@ from exo.domain.runner_status import (
     Waiting,
     Warming,
 )
-from exo.domain.state import Runner, State, generations_on
+from exo.domain.state import Runner, State, generations_on, host_of
 
 _ORDER = (Waiting, Connecting, Joining, Loading, Warming, Ready)
 """A living process only moves to the right."""
@@ -54,22 +57,52 @@ def status_seen(state: State, report: RunnerStatusSeen, now: float) -> list[Even
         case Failed():
             return fail_runner(state, runner, status, now)
         case Stopped():
+            instance = state.instances[runner.instance_id]
             ended = _end_running(state, runner, "the runner was stopped")
-            return [*ended, RunnerStopped(runner_id=runner.runner_id)]
+            others = fail_others(state, instance, [runner.runner_id], "another rank was stopped", now)
+            return [*ended, RunnerStopped(runner_id=runner.runner_id), *others]
         case _:
             assert_never(status)
 
 
 def fail_runner(state: State, runner: Runner, failed: Failed, now: float) -> list[Event]:
-    """What ran on it ends in an error; it is started again after a pause, or its instance is given up."""
-    failures = runner.failures + 1
+    """What ran on it ends in an error; it is started again after a pause, or its instance is given up.
+
+    With it fail the other ranks of its instance, for the same reason: without it they are of no use, and hang. All are
+    started again together.
+    """
+    instance = state.instances[runner.instance_id]
+    reason = _named(state, instance, runner, failed.reason)
+    ranks = [state.runners[runner_id] for runner_id in instance.runner_ids]
+    failures = 1 + max(rank.failures for rank in ranks)
     retry_at = now + limits.backoff(failures)
-    event = RunnerFailed(runner_id=runner.runner_id, reason=failed.reason, retry_at=retry_at)
+    events = [RunnerFailed(runner_id=rank.runner_id, reason=reason, retry_at=retry_at) for rank in ranks]
     if failed.permanent or failures >= limits.RUNNER_FAILURES:
         times = "" if failed.permanent else f" ({failures} times in a row)"
-        instance = state.instances[runner.instance_id]
-        return [event, *ending.fail_instance(state, instance, failed.reason + times)]
-    return [*_end_running(state, runner, failed.reason), event]
+        return [*events, *ending.fail_instance(state, instance, reason + times)]
+    return [*_end_running(state, runner, reason), *events]
+
+
+def fail_others(
+    state: State, instance: Instance, gone: Collection[RunnerId], reason: str, now: float
+) -> list[RunnerFailed]:
+    """The ranks of an instance that are up while those in `gone` are not any more, failed, to be started again soon."""
+    retry_at = now + limits.BACKOFF_FIRST
+    up = [runner_id for runner_id in instance.runner_ids if is_up(state.runners[runner_id]) and runner_id not in gone]
+    return [RunnerFailed(runner_id=runner_id, reason=reason, retry_at=retry_at) for runner_id in up]
+
+
+def is_up(runner: Runner) -> bool:
+    """Whether it should have a process."""
+    return not isinstance(runner.status, Waiting | Stopped | Failed)
+
+
+def _named(state: State, instance: Instance, runner: Runner, reason: str) -> str:
+    """Which of several ranks it was."""
+    if len(instance.shards) == 1:
+        return reason
+    rank = instance.runner_ids.index(runner.runner_id)
+    return f"rank {rank} on {host_of(state, runner.node_id)}: {reason}"
 
 
 def _end_running(state: State, runner: Runner, reason: str) -> list[Event]:
