@@ -64,6 +64,8 @@ class Settings(BaseSettings):
     """Never reach for a package index or the hub."""
     step_timeout: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """Seconds that one step of an engine may take before its runner is taken for hung and started again."""
+    cpu_threads: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Most threads that a runner computes with on a CPU; 0: the cores, divided over the runners of this node."""
     log_prompts: bool = False
     """Keep prompts and answers in the event log. Off: they never enter it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

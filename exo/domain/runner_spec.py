@@ -1,6 +1,6 @@
 """What a runner is told at its start, as one line of JSON on standard input."""
 
-from pydantic import PositiveFloat
+from pydantic import PositiveFloat, PositiveInt
 
 from exo.domain.base import Frozen
 from exo.domain.instance import Instance
@@ -21,3 +21,11 @@ class RunnerSpec(Frozen):
     cluster: str
     log_level: str
     step_timeout: PositiveFloat = 60.0
+    threads: PositiveInt = 1
+    """Most threads to compute with on a CPU: this runner's part of the cores."""
+
+
+class RunnerShare(Frozen):
+    """A later line: the part of the cores has changed, because a runner came or went."""
+
+    threads: PositiveInt

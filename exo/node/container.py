@@ -1,6 +1,6 @@
-"""The memory that a container leaves us, which is often less than the machine has (cgroup v2).
+"""The memory and processor time that a container leaves us, which are often less than the machine has (cgroup v2).
 
-https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
+https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files and #cpu-interface-files
 """
 
 from pathlib import Path
@@ -26,6 +26,12 @@ def memory_left(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> int | None:
     return min(left, default=None)
 
 
+def cpu_quota(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> float | None:
+    """The least `cpu.max` from our group up to the root, in processors; None without a limit, or without cgroup v2."""
+    quotas = [quota for group in _groups(root, own) if (quota := _quota(group / "cpu.max")) is not None]
+    return min(quotas, default=None)
+
+
 def _groups(root: Path, own: Path) -> list[Path]:
     """Our cgroup and those that contain it."""
     try:
@@ -45,6 +51,15 @@ def _number(file: Path) -> int | None:
     except OSError:
         return None
     return int(text) if text.isdigit() else None
+
+
+def _quota(file: Path) -> float | None:
+    """`cpu.max` holds microseconds of processor time, or "max", in a period of so many microseconds."""
+    try:
+        time, period = file.read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return None
+    return int(time) / int(period) if time.isdigit() and period.isdigit() and int(period) > 0 else None
 
 
 def _inactive_file(group: Path) -> int:

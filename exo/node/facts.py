@@ -1,6 +1,5 @@
 """What this machine is, as the cluster's decisions need it."""
 
-import os
 import platform
 import shutil
 import socket
@@ -13,6 +12,7 @@ from exo.domain.node import NodeFacts
 from exo.domain.shard import EngineName
 from exo.node.chip import chip
 from exo.node.container import memory_limit
+from exo.node.cores import usable_cores
 from exo.node.gpus import gpus
 from exo.node.interfaces import interfaces
 
@@ -31,13 +31,6 @@ def node_facts(home: Path, engines: tuple[EngineName, ...]) -> NodeFacts:
         engines=engines,
         version=__version__,
     )
-
-
-def usable_cores() -> int:
-    """Logical processors that this process may run on. macOS has no affinity: all of them."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def usable_memory() -> int:

@@ -1,5 +1,5 @@
-"""The runner's process. Told what to be by one line on standard input; ends when that closes, as it does when its
-worker dies."""
+"""The runner's process. Told what to be by one line on standard input, and what changes by later ones; ends when that
+closes, as it does when its worker dies."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from exo.bus.tasks import last_task
 from exo.domain.ids import TaskId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.reports import RunnerStatusSeen
-from exo.domain.runner_spec import RunnerSpec
+from exo.domain.runner_spec import RunnerShare, RunnerSpec
 from exo.domain.runner_status import Failed, Loading, Ready, RunnerStatus, Warming
 from exo.domain.sampling import SamplingParams
 from exo.errors import ExoError, Fatal
@@ -27,6 +27,7 @@ from exo.process import run_loop, until_stopped
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, TokenOutput
+from exo.runner.engines.threads import ThreadShare
 from exo.runner.loop import RunnerLoop
 
 logger = logging.getLogger("exo.runner.main")  # this module runs as __main__
@@ -44,10 +45,11 @@ def main() -> None:
     """Read the spec, run, and leave without waiting for a step that may never end."""
     spec = RunnerSpec.model_validate_json(sys.stdin.readline())
     setup_logging(spec.log_level)
-    threading.Thread(target=_end_with_worker, name="lifeline", daemon=True).start()
+    threads = ThreadShare(spec.threads)
+    threading.Thread(target=_listen_to_worker, args=(threads,), name="lifeline", daemon=True).start()
     code = 0
     try:
-        run_loop(until_stopped(run(spec)))
+        run_loop(until_stopped(run(spec, threads)))
     except ExoError as error:
         logger.error("%s", error)
         code = 1
@@ -55,10 +57,10 @@ def main() -> None:
     os._exit(code)
 
 
-async def run(spec: RunnerSpec) -> None:
+async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
     """Load, warm up, and generate until cancelled. Raises Fatal, after having reported it, where that cannot be."""
     bus = await connect(spec.nats_url, spec.cluster, f"runner {spec.shard.runner_id}")
-    thread = EngineThread(make_engine(spec.instance.engine, Path(spec.cache_dir)))
+    thread = EngineThread(make_engine(spec.instance.engine, Path(spec.cache_dir), threads))
     thread.start()
     beating = asyncio.create_task(_beat(bus, spec, thread))
     try:
@@ -138,10 +140,10 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, ExoError) else f"{type(error).__name__}: {error}"
 
 
-def _end_with_worker() -> None:
+def _listen_to_worker(threads: ThreadShare) -> None:
     """Standard input closes when the worker ends, however it ends: nobody would ever stop this process then."""
-    while sys.stdin.readline():
-        pass
+    for line in sys.stdin:
+        threads.most = RunnerShare.model_validate_json(line).threads
     os._exit(0)
 
 

@@ -17,9 +17,10 @@ from exo.domain.ids import RunnerId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.plan import StartRunner
-from exo.domain.runner_spec import RunnerSpec
+from exo.domain.runner_spec import RunnerShare, RunnerSpec
 from exo.domain.runner_status import Connecting, Failed, RunnerStatus, Stopped
 from exo.domain.state import State
+from exo.node.cores import compute_cores
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Supervisor:
             return
         supervised = _Supervised(runner_id, process=new_id())
         self._supervised[runner_id] = supervised
+        self._share_cores()
         spec = RunnerSpec(
             process=supervised.process,
             instance=action.instance,
@@ -78,6 +80,7 @@ class Supervisor:
             cluster=self._settings.cluster,
             log_level=self._settings.log_level,
             step_timeout=self._settings.step_timeout,
+            threads=self._threads(),
         )
         task = asyncio.create_task(self._run(supervised, spec))
         self._tasks.add(task)
@@ -123,6 +126,7 @@ class Supervisor:
         await self._report(supervised, await self._run_child(supervised, spec))
         await self._replica.wait_for(lambda state: _is_recorded(state, supervised), FOLD_PATIENCE)
         del self._supervised[supervised.runner_id]
+        self._share_cores()
         self._changed()
 
     async def _run_child(self, supervised: _Supervised, spec: RunnerSpec) -> RunnerStatus:
@@ -146,6 +150,18 @@ class Supervisor:
         if supervised.wanted_stop:
             self._end(supervised)  # asked for while the process was being started
         return _final_status(supervised, await _told(child, spec))
+
+    def _threads(self) -> int:
+        """A runner's part of the cores."""
+        return self._settings.cpu_threads or max(1, compute_cores() // max(1, len(self._supervised)))
+
+    def _share_cores(self) -> None:
+        """Tell every runner that runs its part."""
+        line = RunnerShare(threads=self._threads()).model_dump_json().encode() + b"\n"
+        for supervised in self._supervised.values():
+            stdin = supervised.child.stdin if supervised.child is not None else None
+            if stdin is not None and not stdin.is_closing():
+                stdin.write(line)
 
     def _fail(self, supervised: _Supervised, reason: str) -> None:
         if supervised.stop_reason is None and not supervised.wanted_stop:

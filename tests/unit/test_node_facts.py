@@ -1,6 +1,9 @@
 """What a node says of itself: id, memory in a container, chip, engines, links, and GPUs of every temper."""
 
 import importlib.util
+import os
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +14,8 @@ import pytest
 from exo.domain.ids import NodeId, is_token
 from exo.errors import Fatal
 from exo.node.chip import chip, from_cpuinfo
-from exo.node.container import memory_left, memory_limit
+from exo.node.container import cpu_quota, memory_left, memory_limit
+from exo.node.cores import OthersUse, compute_cores, usable_cores
 from exo.node.engines import available_engines
 from exo.node.facts import node_facts, usable_memory
 from exo.node.gauges import node_gauges
@@ -88,6 +92,32 @@ def test_without_cgroup_v2_there_is_no_limit(tmp_path: Path) -> None:
     assert memory_limit(tmp_path, tmp_path / "absent") is None
     (tmp_path / "own").write_text("4:memory:/docker/abc\n")
     assert memory_limit(tmp_path, tmp_path / "own") is None
+
+
+def test_the_least_quota_of_processor_time_counts(tmp_path: Path) -> None:
+    root, own = cgroup(tmp_path)
+    assert cpu_quota(root, own) is None
+    (root / "outer" / "cpu.max").write_text("150000 100000\n")
+    (root / "outer" / "inner" / "cpu.max").write_text("max 100000\n")
+    assert cpu_quota(root, own) == 1.5
+    (root / "outer" / "cpu.max").write_text("0 0 0\n")
+    assert cpu_quota(root, own) is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs processor affinity")
+def test_threads_of_one_core_count_once(tmp_path: Path) -> None:
+    assert compute_cores(tmp_path) == usable_cores()
+    for processor in os.sched_getaffinity(0):
+        topology = tmp_path / f"cpu{processor}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text("0-255\n")
+    assert compute_cores(tmp_path) == 1
+
+
+def test_what_others_use_is_more_with_a_busy_process_beside_us() -> None:
+    use = OthersUse()
+    subprocess.run([sys.executable, "-c", "for _ in range(10_000_000): pass"], check=True)
+    assert use.measure() > 0.2
 
 
 def test_the_chips_name_is_the_makers(tmp_path: Path) -> None:

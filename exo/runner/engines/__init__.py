@@ -6,10 +6,13 @@ from typing import assert_never
 from exo.domain.shard import EngineName
 from exo.errors import Fatal
 from exo.runner.engines.base import Engine
+from exo.runner.engines.threads import ThreadShare
 
 
-def make_engine(name: EngineName, cache: Path) -> Engine:
-    """An engine that is not loaded yet. `cache` is a folder for files that can be made again.
+def make_engine(name: EngineName, cache: Path, threads: ThreadShare | None = None) -> Engine:
+    """An engine that is not loaded yet, computing with one thread unless `threads` allows more.
+
+    `cache` is a folder for files that can be made again.
 
     Raises Fatal where this version has none of that name.
     """
@@ -17,7 +20,7 @@ def make_engine(name: EngineName, cache: Path) -> Engine:
         case "mlx":
             from exo.runner.engines.mlx.engine import MlxEngine  # noqa: PLC0415  (imported only where it runs)
 
-            return MlxEngine(cache)
+            return MlxEngine(cache, threads or ThreadShare())
         case "scripted":
             from exo.runner.engines.scripted import ScriptedEngine  # noqa: PLC0415  (tests only)
 

@@ -56,6 +56,11 @@ def bind_fast_blas(cache: Path) -> BlasState:
     return "fast"
 
 
+def set_blas_threads(count: int) -> None:
+    """Has OpenBLAS, which must be bound, divide each product over `count` threads from the next one on."""
+    ctypes.CDLL(None).scipy_openblas_set_num_threads(ctypes.c_int(count))
+
+
 def renamed_library(cache: Path) -> Path:
     """The copy of OpenBLAS with unprefixed symbols in `cache`, made if it is not there. Raises BlasUnavailable."""
     try:
@@ -91,7 +96,7 @@ def _bind(cache: Path) -> None:
 
 
 def _load_single_threaded(library: Path) -> None:
-    """Loads it with one thread: two were seen to stall each other. The variable is read during loading only."""
+    """Loads it with one thread; `threads.py` says when there are more. The variable is read during loading only."""
     before = os.environ.get(THREADS_VARIABLE)
     os.environ[THREADS_VARIABLE] = "1"
     try:

@@ -12,7 +12,8 @@ from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
-from exo.runner.engines.mlx.blas import bind_fast_blas
+from exo.runner.engines.mlx.blas import bind_fast_blas, set_blas_threads
+from exo.runner.engines.threads import ThreadGovernor, ThreadShare
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 if TYPE_CHECKING:
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 class MlxEngine:
     """One whole model, on Metal, CUDA or the CPU, whichever MLX computes on here."""
 
-    def __init__(self, cache: Path) -> None:
-        """`cache` is a folder for files that can be made again."""
+    def __init__(self, cache: Path, threads: ThreadShare) -> None:
+        """`cache` is a folder for files that can be made again; `threads` may change while it runs."""
         self._cache = cache
+        self._threads = threads
+        self._governor: ThreadGovernor | None = None
         self._loaded: Loaded | None = None
 
     @property
@@ -48,10 +51,12 @@ class MlxEngine:
         if shard.world_size != 1:
             raise Fatal("the mlx engine does not split a model over several runners yet")
         tokenizer = HuggingFaceTokenizer(folder)
-        bind_fast_blas(self._cache)
+        blas = bind_fast_blas(self._cache)
         from exo.runner.engines.mlx.loaded import Loaded  # noqa: PLC0415  (imports MLX)
 
         self._loaded = Loaded(shard.card, tokenizer, folder, on_progress)
+        if blas == "fast":
+            self._governor = ThreadGovernor(self._threads, set_blas_threads)
 
     def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
         """Queues a request. Raises Rejected as the protocol says."""
@@ -74,6 +79,9 @@ class MlxEngine:
 
     def close(self) -> None:
         """Gives back the model's memory."""
+        if self._governor is not None:
+            self._governor.close()
+            self._governor = None
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None
