@@ -19,6 +19,9 @@ class Gpu(Frozen):
     """Shares the machine's memory: its bytes are counted there, not here."""
 
 
+InterfaceKind = Literal["ethernet", "wifi", "thunderbolt"]
+
+
 class Interface(Frozen):
     """One network interface that is up."""
 
@@ -26,6 +29,7 @@ class Interface(Frozen):
     addresses: tuple[str, ...]
     speed_mbit: NonNegativeInt = 0
     """0 where the system does not say."""
+    kind: InterfaceKind = "ethernet"
 
 
 class ThunderboltPort(Frozen):

@@ -1,9 +1,10 @@
 """The processor's name, as its maker writes it."""
 
 import platform
-import subprocess
 import sys
 from pathlib import Path
+
+from exo.node.command import output_of
 
 CPUINFO = Path("/proc/cpuinfo")
 SYSCTL_SECONDS = 2.0
@@ -26,9 +27,5 @@ def from_cpuinfo(file: Path) -> str | None:
 
 
 def _from_sysctl() -> str | None:
-    command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=SYSCTL_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return ended.stdout.strip() or None
+    said = output_of(("/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"), SYSCTL_SECONDS)
+    return (said or "").strip() or None

@@ -15,10 +15,14 @@ from exo.node.container import memory_limit
 from exo.node.cores import usable_cores
 from exo.node.gpus import gpus
 from exo.node.interfaces import interfaces
+from exo.node.thunderbolt import rdma_enabled, thunderbolt_ports
 
 
-def node_facts(home: Path, engines: tuple[EngineName, ...]) -> NodeFacts:
-    """The facts. Memory and cores are those that this process may use: a container's limits count. Takes some ms."""
+def node_facts(home: Path, engines: tuple[EngineName, ...], probe_port: int = 0) -> NodeFacts:
+    """The facts. Memory and cores are those that this process may use: a container's limits count.
+
+    Takes some milliseconds; on a Mac once a minute some seconds.
+    """
     return NodeFacts(
         hostname=socket.gethostname(),
         system=platform.system().lower(),
@@ -30,6 +34,9 @@ def node_facts(home: Path, engines: tuple[EngineName, ...]) -> NodeFacts:
         gpus=gpus(),
         engines=engines,
         version=__version__,
+        probe_port=probe_port,
+        rdma_enabled=rdma_enabled(),
+        thunderbolt=thunderbolt_ports(),
     )
 
 

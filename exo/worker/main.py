@@ -1,6 +1,7 @@
 """The worker's process: reports its machine, and brings the node to what State wants of it."""
 
 import asyncio
+import contextlib
 import logging
 import time
 
@@ -11,14 +12,18 @@ from exo.bus.inbox import send_report
 from exo.bus.replica import Replica, following
 from exo.config import Settings
 from exo.domain.limits import AVAILABLE_CHANGE
-from exo.domain.messages.reports import NodeLeft, NodeSeen
+from exo.domain.messages.events import NodeJoined, Recorded
+from exo.domain.messages.reports import LinksSeen, NodeLeft, NodeSeen
 from exo.domain.plan import AbandonModel, Action, Local, PrepareModel, StartRunner, StopRunner, plan
+from exo.domain.state import State
 from exo.errors import Fatal, Rejected, Retryable
 from exo.models.lock import locked_if_free
 from exo.node.engines import available_engines
 from exo.node.facts import node_facts
 from exo.node.gauges import node_gauges
 from exo.node.identity import FILE, node_id
+from exo.node.probe import Identity, identified
+from exo.worker.links import Links
 from exo.worker.models import Models
 from exo.worker.supervisor import Supervisor
 
@@ -26,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 GAUGES_PAUSE = 2.0
 """Seconds between two publications of live figures; a node is lost after five that did not come."""
+LINKS_PAUSE = 5.0
+"""Seconds between two measurements of the links, when no node joins."""
 LOOK_PAUSE = 5.0
 """Seconds between two looks at the machine for changes that matter."""
 PLAN_PAUSE = 1.0
@@ -67,14 +74,19 @@ class Worker:
         self._wake = asyncio.Event()
         self._models = Models(settings, bus, replica, self._node_id, self._wake.set)
         self._supervisor = Supervisor(settings, bus, replica, self._wake.set)
+        self._links = Links(settings.cluster, self._node_id)
+        self._joining = asyncio.Event()
+        self._probe_port = 0
         self._reported: NodeSeen | None = None
         self._joined = False
 
     async def run(self) -> None:
         """Report and act without end."""
         await subscribe_beats(self._bus, self._node_id, self._supervisor.beat)
-        self._replica.listen(lambda _state, _recorded: self._wake.set())
-        async with asyncio.TaskGroup() as tasks:
+        self._replica.listen(self._listen)
+        identity = Identity(self._settings.cluster, self._node_id, self._boot_id)
+        async with identified(identity) as self._probe_port, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._report_links())
             tasks.create_task(self._show_gauges())
             tasks.create_task(self._report_machine())
             tasks.create_task(self._follow_plan())
@@ -90,6 +102,11 @@ class Worker:
         except (Retryable, TimeoutError):
             logger.info("NATS is gone already: the others will notice by themselves")
 
+    def _listen(self, _state: State, recorded: Recorded | None) -> None:
+        self._wake.set()
+        if recorded is None or isinstance(recorded.entry.event, NodeJoined):
+            self._joining.set()
+
     async def _show_gauges(self) -> None:
         while True:
             gauges = await asyncio.to_thread(node_gauges, self._node_id, self._settings.home)
@@ -101,8 +118,18 @@ class Worker:
             await self._models.look()
             seen = await asyncio.to_thread(self._machine)
             if self._is_news(seen):
-                await self._report(seen)
+                self._reported = seen if await self._send(seen) else self._reported
             await asyncio.sleep(LOOK_PAUSE)
+
+    async def _report_links(self) -> None:
+        """Measure without end, and report when State has others."""
+        while True:
+            self._joining.clear()
+            links = await self._links.measure(self._replica.state)
+            node = self._replica.state.nodes.get(self._node_id)
+            if self._replica.is_live and node is not None and node.boot_id == self._boot_id and node.links != links:
+                await self._send(LinksSeen(node_id=self._node_id, boot_id=self._boot_id, links=links))
+            await _wait(self._joining, LINKS_PAUSE)
 
     def _machine(self) -> NodeSeen:
         engines = available_engines(self._settings.engine)
@@ -110,7 +137,7 @@ class Worker:
         return NodeSeen(
             node_id=self._node_id,
             boot_id=self._boot_id,
-            facts=node_facts(self._settings.home, engines),
+            facts=node_facts(self._settings.home, engines, self._probe_port),
             available_bytes=gauges.memory_available_bytes,
             holdings=self._models.holdings,
         )
@@ -123,12 +150,13 @@ class Worker:
         moved = abs(seen.available_bytes - last.available_bytes) > AVAILABLE_CHANGE * seen.facts.memory_bytes
         return moved or seen.facts != last.facts or seen.holdings != last.holdings
 
-    async def _report(self, seen: NodeSeen) -> None:
+    async def _send(self, report: NodeSeen | LinksSeen) -> bool:
         try:
-            await send_report(self._bus, self._node_id, seen)
-            self._reported = seen
+            await send_report(self._bus, self._node_id, report)
         except Retryable as error:
             logger.warning("this machine could not be reported: %s", error)
+            return False
+        return True
 
     async def _follow_plan(self) -> None:
         while True:
@@ -139,11 +167,7 @@ class Worker:
                 local = Local(self._supervisor.processes, self._models.preparing, self._models.ready)
                 for action in plan(self._node_id, self._replica.state, local, time.time()):
                     await self._perform(action)
-            try:
-                async with asyncio.timeout(PLAN_PAUSE):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await _wait(self._wake, PLAN_PAUSE)
 
     def _is_member(self) -> bool:
         """Whether State has heard of this start of the worker: before, it tells of an earlier one's runners."""
@@ -182,3 +206,10 @@ class Worker:
             await self._models.look()
             return
         self._supervisor.start(action, str(folder))
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until it is set, or so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -28,7 +28,11 @@ CARD = (
     '{"type":"wheel","package":"p","version":"1","file":"f","sha256":"0","bytes":1}]}'
 )
 NODE_1 = f'"facts":{{{FACTS}}},"available_bytes":1,"holdings":[{{"card":{CARD},"status":"ready"}}]'
-NODE = NODE_1.replace(FACTS, FACTS + LATER_FACTS).replace('"ready"', '"ready","held":0.5')
+NODE = (
+    NODE_1.replace(FACTS, FACTS + LATER_FACTS)
+    .replace("1000}", '1000,"kind":"wifi"}')
+    .replace('"ready"', '"ready","held":0.5')
+)
 LINK = '{"to":"m","kind":"ethernet","address":"10.0.0.2","device":"","round_trip_ms":0.5}'
 SHARD = (
     '{"runner_id":"r","node_id":"n","rank":0,"world_size":1,"start_layer":0,"end_layer":1,'
