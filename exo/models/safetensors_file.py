@@ -6,6 +6,7 @@ holds one piece.
 """
 
 import json
+import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ from numpy.typing import NDArray
 
 from exo.errors import Rejected
 from exo.models.json_file import Json, parse_object
+
+ITEM_BYTES = {
+    "BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "U16": 2, "I16": 2, "F16": 2, "BF16": 2,
+    "U32": 4, "I32": 4, "F32": 4, "U64": 8, "I64": 8, "F64": 8, "C64": 8,
+}  # fmt: skip
+"""Of the number types whose elements are whole bytes."""
 
 LARGEST_HEADER = 100_000_000
 """The library's own limit."""
@@ -62,7 +69,8 @@ def _entry(path: Path, name: str, value: Json) -> tuple[TensorEntry, int]:
     match value:
         case {"dtype": str(dtype), "shape": [*shape], "data_offsets": [int(start), int(end)]} if 0 <= start <= end:
             sizes = tuple(cast(int, size) for size in shape if isinstance(size, int) and size >= 0)
-            if len(sizes) == len(shape):
+            whole = math.prod(sizes) * ITEM_BYTES[dtype] if dtype in ITEM_BYTES else end - start
+            if len(sizes) == len(shape) and end - start == whole:
                 return TensorEntry(name, dtype, sizes, end - start), end
         case _:
             pass

@@ -30,8 +30,12 @@ class HuggingFaceTokenizer:
         try:
             # transformers' types are partial; everything that leaves this class is checked or converted.
             loaded = cast(Any, AutoTokenizer).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise Fatal(f"no usable tokenizer in {folder}: {error}") from error
+        except Exception as error:  # of any kind: it computes with what the files say, and tokenizers has no class of its own
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            raise Fatal(
+                f"no usable tokenizer in {folder}: tokenizer.json, tokenizer_config.json or config.json makes no sense "
+                f"({text}): fetch the model again"
+            ) from error
         fast: object = getattr(loaded, "backend_tokenizer", None)
         if not isinstance(fast, FastTokenizer):
             raise Fatal(f"the tokenizer in {folder} has no tokenizer.json, which streaming needs")

@@ -11,6 +11,7 @@ from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
+from exo.models.integrity import check_folder
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.mlx.blas import bind_fast_blas, set_blas_threads
 from exo.runner.engines.threads import ThreadGovernor, ThreadShare
@@ -50,6 +51,7 @@ class MlxEngine:
         """Reads the weights layer by layer. Raises Fatal for a shard that is not the whole model."""
         if shard.world_size != 1:
             raise Fatal("the mlx engine does not split a model over several runners yet")
+        check_folder(folder)
         tokenizer = HuggingFaceTokenizer(folder)
         blas = bind_fast_blas(self._cache)
         from exo.runner.engines.mlx.loaded import Loaded  # noqa: PLC0415  (imports MLX)

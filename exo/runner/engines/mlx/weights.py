@@ -10,21 +10,26 @@ from mlx import nn
 from mlx_lm import utils as mlx_lm_utils
 
 from exo.errors import Fatal
+from exo.models.integrity import blame
 from exo.runner.engines.base import Progress
 
 logger = logging.getLogger(__name__)
+
+FAULTS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""What mlx-lm lets out when a configuration makes no sense: it computes with whatever stands there."""
 
 
 def load_weights(folder: Path, on_progress: Progress) -> nn.Module:
     """The model with all its weights in memory, read layer by layer.
 
-    Raises Fatal where the folder holds no model that mlx-lm knows, or one that would need code from the folder.
+    `folder` has passed `check_folder`. Raises Fatal, naming the file, where mlx-lm does not know the model, where the
+    weights are not those that the configuration describes, and where it would need code from the folder.
     """
     load_model = cast(Callable[..., tuple[nn.Module, object]], cast(Any, mlx_lm_utils).load_model)
     try:
         model, _ = load_model(folder, lazy=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise Fatal(f"cannot load the model in {folder}: {error}") from error
+    except FAULTS as error:
+        raise Fatal(blame(folder, error)) from error
     # mlx-lm's models have their blocks in `layers` by convention, not by type.
     layers = cast(list[nn.Module], cast(Any, model).layers)
     on_progress(0, len(layers))
