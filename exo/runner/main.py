@@ -62,9 +62,10 @@ async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
     bus = await connect(spec.nats_url, spec.cluster, f"runner {spec.shard.runner_id}")
     thread = EngineThread(make_engine(spec.instance.engine, Path(spec.cache_dir), threads))
     thread.start()
-    beating = asyncio.create_task(_beat(bus, spec, thread))
+    progress = _Progress(spec)
+    beating = asyncio.create_task(_beat(bus, spec, thread, progress))
     try:
-        await _serve(bus, spec, thread)
+        await _serve(bus, spec, thread, progress)
     except Exception as error:
         logger.exception("the runner of %s failed", spec.instance.model_id)
         await _report(bus, spec, Failed(reason=_reason(error), permanent=isinstance(error, Fatal)))
@@ -76,9 +77,9 @@ async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
                 await bus.close()
 
 
-async def _serve(bus: Bus, spec: RunnerSpec, thread: EngineThread) -> None:
+async def _serve(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: "_Progress") -> None:
     await _report(bus, spec, Loading())
-    await thread.call(lambda engine: engine.load(spec.shard, Path(spec.folder), _Progress(spec)))
+    await thread.call(lambda engine: engine.load(spec.shard, Path(spec.folder), progress))
     await _report(bus, spec, Warming())
     speed = await thread.call(warm_up)
     tokenizer = await thread.call(lambda engine: engine.tokenizer)
@@ -103,26 +104,32 @@ def warm_up(engine: Engine) -> float:
 
 
 class _Progress:
-    """Says how far loading is, not too often."""
+    """How far loading is: for the next beat, and said in the log, not too often."""
 
     def __init__(self, spec: RunnerSpec) -> None:
         self._model_id = spec.instance.model_id
         self._said = time.monotonic()
+        self.layers = (0, 0)
+        """Loaded, of how many."""
 
     def __call__(self, done: int, total: int) -> None:
+        self.layers = (done, total)
         now = time.monotonic()
         if done == total or now - self._said > PROGRESS_PAUSE:
             self._said = now
             logger.info("loading %s: %d of %d layers", self._model_id, done, total)
 
 
-async def _beat(bus: Bus, spec: RunnerSpec, thread: EngineThread) -> None:
+async def _beat(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: _Progress) -> None:
     while True:
+        loaded, total = progress.layers
         beat = RunnerBeat(
             runner_id=spec.shard.runner_id,
             process=spec.process,
             in_flight=thread.in_flight,
             step_seconds=thread.step_seconds,
+            loaded_layers=loaded,
+            total_layers=total,
         )
         await publish_beat(bus, spec.shard.node_id, beat)
         await asyncio.sleep(BEAT)

@@ -30,7 +30,7 @@ class HuggingFaceTokenizer:
         try:
             # transformers' types are partial; everything that leaves this class is checked or converted.
             loaded = cast(Any, AutoTokenizer).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # of any kind: it computes with what the files say, and tokenizers has no class of its own
+        except Exception as error:  # of any kind: it computes with what the files say
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise Fatal(
                 f"no usable tokenizer in {folder}: tokenizer.json, tokenizer_config.json or config.json makes no sense "

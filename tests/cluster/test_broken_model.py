@@ -1,0 +1,52 @@
+"""A model whose files do not fit together: the request, and State, say which file it is."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import tiny_models
+from tests.cluster.history import state
+from tests.stack import Stack, wait_until
+
+pytestmark = pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed")
+
+BROKEN, WHOLE = "tiny/broken", "tiny/whole"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Stack]:
+    """A node with two models; the header of one's weights is in order, but a tensor has another shape."""
+    import mlx.core as mx
+
+    folders = tmp_path / "models"
+    tiny_models.build("llama", folders / "tiny--whole")
+    broken = tiny_models.build("llama", folders / "tiny--broken") / "model.safetensors"
+    weights = dict(mx.load(str(broken)))
+    weights["model.norm.weight"] = mx.ones((95,))
+    mx.eval(weights)
+    mx.save_safetensors(str(broken), weights)
+    node = Stack(tmp_path / "home", engine="mlx", default_model="none", model_folders=str(folders), offline="1")
+    node.start()
+    try:
+        wait_until(lambda: node.is_up() and bool(state(node)["nodes"]), "the node to join")
+        yield node
+    finally:
+        node.stop()
+
+
+def ask(node: Stack, model: str) -> httpx.Response:
+    body = {"model": model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
+    return httpx.post(f"{node.url}/v1/chat/completions", json=body, timeout=60)
+
+
+def test_the_reason_names_the_file_and_stands_in_state(node: Stack) -> None:
+    answer = ask(node, BROKEN)
+    assert answer.status_code == 503
+    failure = state(node)["failures"][BROKEN]
+    for reason in (answer.json()["error"]["message"], failure["reason"]):
+        assert "tiny--broken/model.safetensors" in reason
+        assert "model.norm.weight" in reason
+    assert ask(node, WHOLE).status_code == 200
