@@ -19,6 +19,7 @@ ENVIRONMENT = {
     "exo/config.py": "the settings",
     "exo/runner/tokenizer.py": "quiets a library before it is imported",
     "exo/runner/engines/mlx/blas.py": "BLAS takes its number of threads from there while it is loaded",
+    "exo/runner/engines/mlx/group.py": "mlx.distributed takes rank and addresses from there",
 }
 """The only files that may touch the environment, and why."""
 

@@ -12,6 +12,7 @@ from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.sampling import FinishReason, SamplingParams
 from exo.domain.shard import Shard
+from exo.runner.engines.ranks import Peers, Ranks
 from exo.runner.output.detokenize import Detokenizer
 
 
@@ -86,6 +87,18 @@ class Engine(Protocol):
     @property
     def in_flight(self) -> int:
         """Requests submitted that have neither finished, failed nor been cancelled."""
+        ...
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that hold the model together; SOLO before `join`."""
+        ...
+
+    def join(self, peers: Peers) -> None:
+        """Meets the other ranks, where there are several; called before `load`. It may wait for them without end.
+
+        Raises Fatal where they cannot talk in the way that is asked for, and Retryable where they did not meet.
+        """
         ...
 
     def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:

@@ -1,11 +1,36 @@
 """The ranks of one instance: the runner processes that hold a model together and must do the same steps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
+
+from exo.domain.shard import Backend
+
+Answer = Callable[[], list[int]]
+"""Waits for what the ranks agreed on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """How the ranks of one instance reach each other."""
+
+    rank: int
+    """This one's."""
+    addresses: tuple[str, ...]
+    """`host:port` of each rank, as its neighbours reach it."""
+    backend: Backend
+    rdma_devices: tuple[tuple[str, ...], ...] = ()
+    """For jaccl: row by row of each rank, the device by which it reaches each rank; empty for itself."""
+    coordinator: str = ""
+    """For jaccl: `host:port` of rank 0, as this rank reaches it."""
 
 
 class Ranks(Protocol):
-    """This process among those that hold one model. Used from the engine's thread only."""
+    """This process among those that hold one model. Used from the engine's thread only.
+
+    All ranks call `agree` and `ask` as often, in the same order, with equally many values (each within 63 bits and a
+    sign), or they wait for each other without end.
+    """
 
     @property
     def rank(self) -> int:
@@ -18,11 +43,11 @@ class Ranks(Protocol):
         ...
 
     def agree(self, values: Sequence[int]) -> list[int]:
-        """The least of each value over all ranks; every rank gets the same.
+        """The least of each value over all ranks; every rank gets the same. Raises Retryable where a rank is lost."""
+        ...
 
-        All ranks call it, as often, in the same order, with equally many values (each within 63 bits and a sign), or
-        they wait for each other. Raises Fatal where a rank is lost.
-        """
+    def ask(self, values: Sequence[int]) -> Answer:
+        """As `agree`, without waiting: what is begun after it goes on meanwhile. The answer may raise Retryable."""
         ...
 
 
@@ -34,6 +59,9 @@ class _Solo:
 
     def agree(self, values: Sequence[int]) -> list[int]:
         return list(values)
+
+    def ask(self, values: Sequence[int]) -> Answer:
+        return lambda: list(values)
 
 
 SOLO: Ranks = _Solo()

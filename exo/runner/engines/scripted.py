@@ -16,6 +16,7 @@ from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
 from exo.runner.engines.admission import completion_limit
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput
+from exo.runner.engines.ranks import SOLO, Peers, Ranks
 from exo.runner.engines.script import Fault, Script, parse_script
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
 
@@ -58,6 +59,14 @@ class ScriptedEngine:
     def in_flight(self) -> int:
         """Requests submitted and not over."""
         return len(self._runs)
+
+    @property
+    def ranks(self) -> Ranks:
+        """Every rank emits the same script by itself."""
+        return SOLO
+
+    def join(self, peers: Peers) -> None:
+        """There is nothing to talk about."""
 
     def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
         """Reports its layers one by one; `folder` may be empty or missing."""

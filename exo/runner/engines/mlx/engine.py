@@ -13,22 +13,26 @@ from exo.domain.shard import Shard
 from exo.errors import Fatal
 from exo.models.integrity import check_folder
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
-from exo.runner.engines.mlx.blas import bind_fast_blas, set_blas_threads
+from exo.runner.engines.mlx.blas import BlasState, bind_fast_blas, set_blas_threads
+from exo.runner.engines.ranks import SOLO, Peers, Ranks
 from exo.runner.engines.threads import ThreadGovernor, ThreadShare
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 if TYPE_CHECKING:
+    from exo.runner.engines.mlx.group import Group
     from exo.runner.engines.mlx.loaded import Loaded
 
 
 class MlxEngine:
-    """One whole model, on Metal, CUDA or the CPU, whichever MLX computes on here."""
+    """A model, or one rank's part of it, on Metal, CUDA or the CPU, whichever MLX computes on here."""
 
     def __init__(self, cache: Path, threads: ThreadShare) -> None:
         """`cache` is a folder for files that can be made again; `threads` may change while it runs."""
         self._cache = cache
         self._threads = threads
+        self._blas: BlasState | None = None
         self._governor: ThreadGovernor | None = None
+        self._group: Group | None = None
         self._loaded: Loaded | None = None
 
     @property
@@ -42,22 +46,36 @@ class MlxEngine:
         return self._loaded.scheduler.in_flight if self._loaded is not None else 0
 
     @property
+    def ranks(self) -> Ranks:
+        """The processes that hold the model together."""
+        return SOLO if self._group is None else self._group.ranks
+
+    @property
     def _model(self) -> Loaded:
         if self._loaded is None:
             raise Fatal("the engine holds no model")
         return self._loaded
 
+    def join(self, peers: Peers) -> None:
+        """Meets the other ranks, by mlx.distributed."""
+        self._bind_blas()
+        from exo.runner.engines.mlx.group import Group  # noqa: PLC0415  (imports MLX)
+
+        self._group = Group(peers)
+
     def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
-        """Reads the weights layer by layer. Raises Fatal for a shard that is not the whole model."""
-        if shard.world_size != 1:
-            raise Fatal("the mlx engine does not split a model over several runners yet")
+        """Reads the shard's weights layer by layer."""
         check_folder(folder)
         tokenizer = HuggingFaceTokenizer(folder)
-        blas = bind_fast_blas(self._cache)
+        self._bind_blas()
         from exo.runner.engines.mlx.loaded import Loaded  # noqa: PLC0415  (imports MLX)
+        from exo.runner.engines.mlx.weights import whole  # noqa: PLC0415  (imports MLX)
 
-        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress)
-        if blas == "fast":
+        if shard.world_size != self.ranks.size:
+            raise Fatal(f"a shard of {shard.world_size} ranks cannot be loaded in a group of {self.ranks.size}")
+        cut = whole if self._group is None else self._group.cut(shard)
+        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, cut, self.ranks)
+        if self._blas == "fast":
             self._governor = ThreadGovernor(self._threads, set_blas_threads)
 
     def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
@@ -87,3 +105,8 @@ class MlxEngine:
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None
+
+    def _bind_blas(self) -> None:
+        """Once, before MLX is first imported."""
+        if self._blas is None:
+            self._blas = bind_fast_blas(self._cache)

@@ -9,21 +9,30 @@ from exo.domain.model_card import ModelCard
 from exo.runner.engines.base import Progress, Tokenizer
 from exo.runner.engines.mlx.sampling import Samplers
 from exo.runner.engines.mlx.scheduler import Scheduler
-from exo.runner.engines.mlx.weights import load_weights
+from exo.runner.engines.mlx.weights import Cut, load_weights, whole
+from exo.runner.engines.ranks import SOLO, Ranks
 
 
 class Loaded:
     """Made by, and belonging to, one thread."""
 
-    def __init__(self, card: ModelCard, tokenizer: Tokenizer, folder: Path, on_progress: Progress) -> None:
-        """Raises Fatal where the weights cannot be loaded."""
+    def __init__(
+        self,
+        card: ModelCard,
+        tokenizer: Tokenizer,
+        folder: Path,
+        on_progress: Progress,
+        cut: Cut = whole,
+        ranks: Ranks = SOLO,
+    ) -> None:
+        """What `cut` leaves of a model that `ranks` hold together. Raises Fatal where it cannot be loaded."""
         self.card = card
         self.tokenizer = tokenizer
         self.samplers = Samplers()
-        weights = load_weights(folder, on_progress)
+        weights = load_weights(folder, on_progress, cut)
         # On Metal, weights and caches stay in memory; the limit from before is put back at the end.
         self._wired_before = maybe_set_recommended_wired_limit()
-        self.scheduler = Scheduler(weights, tokenizer.end_tokens, on_lost_step=self.samplers.forget_step)
+        self.scheduler = Scheduler(weights, tokenizer.end_tokens, ranks, on_lost_step=self.samplers.forget_step)
 
     def close(self) -> None:
         """Gives back the memory of the weights, the keys and the values."""

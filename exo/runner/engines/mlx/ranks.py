@@ -5,8 +5,8 @@ from typing import cast
 
 import mlx.core as mx
 
-from exo.errors import Fatal
-from exo.runner.engines.ranks import SOLO, Ranks
+from exo.errors import Retryable
+from exo.runner.engines.ranks import SOLO, Answer, Ranks
 
 __all__ = ["SOLO", "GroupRanks", "Ranks"]
 
@@ -22,10 +22,19 @@ class GroupRanks:
         self.size = group.size()
 
     def agree(self, values: Sequence[int]) -> list[int]:
-        """The least of each value over all ranks. Raises Fatal where a rank is lost."""
+        """The least of each value over all ranks. Raises Retryable where a rank is lost."""
+        return self.ask(values)()
+
+    def ask(self, values: Sequence[int]) -> Answer:
+        """As `agree`, once the answer is called for. It comes after all that was begun before it."""
         with mx.stream(self._stream):
-            mine = mx.array(list(values), dtype=mx.int64)
-            try:
-                return cast(list[int], mx.distributed.all_min(mine, group=self._group).tolist())
-            except RuntimeError as error:
-                raise Fatal(f"another rank of this model is lost: {error}") from error
+            least = mx.distributed.all_min(mx.array(list(values), dtype=mx.int64), group=self._group)
+            mx.async_eval(least)
+        return lambda: _read(least)
+
+
+def _read(least: mx.array) -> list[int]:
+    try:
+        return cast(list[int], least.tolist())
+    except RuntimeError as error:
+        raise Retryable(f"the connection to another runner of this model was lost ({error})") from error

@@ -18,9 +18,18 @@ logger = logging.getLogger(__name__)
 FAULTS = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 """What mlx-lm lets out when a configuration makes no sense: it computes with whatever stands there."""
 
+Cut = Callable[[nn.Module], list[nn.Module]]
+"""Makes a model, whose weights are not read yet, what one rank holds of it; returns the layers that are held."""
 
-def load_weights(folder: Path, on_progress: Progress) -> nn.Module:
-    """The model with all its weights in memory, read layer by layer.
+
+def whole(model: nn.Module) -> list[nn.Module]:
+    """Leaves the model as it is."""
+    # mlx-lm's models have their blocks in `layers` by convention, not by type.
+    return cast(list[nn.Module], cast(Any, model).layers)
+
+
+def load_weights(folder: Path, on_progress: Progress, cut: Cut = whole) -> nn.Module:
+    """The model with its weights in memory, read layer by layer; what `cut` takes away is never read.
 
     `folder` has passed `check_folder`. Raises Fatal, naming the file, where mlx-lm does not know the model, where the
     weights are not those that the configuration describes, and where it would need code from the folder.
@@ -30,8 +39,7 @@ def load_weights(folder: Path, on_progress: Progress) -> nn.Module:
         model, _ = load_model(folder, lazy=True)
     except FAULTS as error:
         raise Fatal(blame(folder, error)) from error
-    # mlx-lm's models have their blocks in `layers` by convention, not by type.
-    layers = cast(list[nn.Module], cast(Any, model).layers)
+    layers = cut(model)
     on_progress(0, len(layers))
     for done, layer in enumerate(layers, 1):
         _evaluate(layer)

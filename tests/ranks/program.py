@@ -1,0 +1,90 @@
+"""One rank as a process, without NATS: joins, then loads its shards, one after the other, and runs requests on each.
+
+`python -m tests.ranks.program`, with a Job as JSON on standard input.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import psutil
+from pydantic import BaseModel
+
+from exo.domain.ids import TaskId
+from exo.domain.sampling import SamplingParams
+from exo.domain.shard import Shard
+from exo.runner.engines.base import FailedOutput, TokenOutput
+from exo.runner.engines.mlx.engine import MlxEngine
+from exo.runner.engines.ranks import Peers
+from exo.runner.engines.threads import ThreadShare
+from tests.tiny_models import BLAS_CACHE
+
+
+class Request(BaseModel):
+    """A request, and the number of the step before which it is submitted."""
+
+    step: int
+    prompt: list[int]
+    params: SamplingParams
+
+
+class Work(BaseModel):
+    """Requests for one shard of one model."""
+
+    folder: Path
+    shard: Shard
+    requests: list[Request]
+
+
+class Job(BaseModel):
+    """What a rank is to do."""
+
+    rank: int
+    addresses: tuple[str, ...]
+    works: list[Work]
+
+
+class Outcome(BaseModel):
+    """What came of one work."""
+
+    tokens: list[list[int]]
+    """By request."""
+    resident_bytes: int
+    """Of the process, after loading."""
+    failures: list[str]
+
+
+def main() -> None:
+    """Runs the job, and leaves without waiting for threads of MLX."""
+    job = Job.model_validate_json(sys.stdin.readline())
+    engine = MlxEngine(BLAS_CACHE, ThreadShare())
+    if len(job.addresses) > 1:
+        engine.join(Peers(job.rank, job.addresses, "ring"))
+    for work in job.works:
+        print(run(engine, work).model_dump_json(), flush=True)
+    os._exit(0)
+
+
+def run(engine: MlxEngine, work: Work) -> Outcome:
+    """Every rank submits the same before the same step."""
+    engine.load(work.shard, work.folder, lambda _done, _total: None)
+    resident = psutil.Process().memory_info().rss
+    outcome = Outcome(tokens=[[] for _ in work.requests], failures=[], resident_bytes=resident)
+    step = 0
+    while engine.in_flight or any(request.step >= step for request in work.requests):
+        for number, request in enumerate(work.requests):
+            if request.step == step:
+                engine.submit(TaskId(str(number)), request.prompt, request.params)
+        for output in engine.step():
+            if isinstance(output, TokenOutput):
+                outcome.tokens[int(output.task_id)].append(output.token)
+            elif isinstance(output, FailedOutput):
+                outcome.failures.append(f"{output.task_id}: {output.code}: {output.message}")
+        step += 1
+    engine.close()
+    engine.ranks.agree([0])  # nobody leaves while another still computes a step ahead
+    return outcome
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""A model over several ranks says, token for token, what it says in one process by mlx-lm's own `generate_step`."""
+
+import pytest
+
+from exo.domain.shard import Sharding
+from tests import tiny_models
+from tests.conftest import TinyModels
+from tests.ranks.group import greedy, run_ranks, shards
+from tests.ranks.program import Outcome, Work
+
+TOKENS = 16
+PROMPTS = [tiny_models.prompt(length, seed) for seed, length in enumerate((40, 7, 90, 3, 55, 20, 33, 64))]
+REQUESTS = [greedy(prompt, TOKENS, step=3 * number) for number, prompt in enumerate(PROMPTS)]
+"""They come one after the other, while those before them decode."""
+TENSOR = ("llama", "qwen3", "gpt_oss", "deepseek_v3")
+
+
+@pytest.mark.parametrize(("ranks", "split"), [(2, ()), (3, (1, 1, 4))])
+def test_pipeline_ranks_give_the_tokens_of_one_process(
+    tiny_model: TinyModels, ranks: int, split: tuple[int, ...]
+) -> None:
+    """Families that mlx-lm has a pipeline for (deepseek_v3, qwen3_next), and all others."""
+    check(tiny_model, tuple(tiny_models.FAMILIES), "pipeline", ranks, split)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_tensor_ranks_give_the_tokens_of_one_process(tiny_model: TinyModels, ranks: int) -> None:
+    check(tiny_model, TENSOR, "tensor", ranks)
+
+
+def check(
+    tiny_model: TinyModels, families: tuple[str, ...], sharding: Sharding, ranks: int, split: tuple[int, ...] = ()
+) -> None:
+    """Eight requests, staggered, on each family."""
+    parts = {family: shards(tiny_models.shard(family), sharding, ranks, split) for family in families}
+    works = [
+        [Work(folder=tiny_model(family), shard=parts[family][rank], requests=REQUESTS) for family in families]
+        for rank in range(ranks)
+    ]
+    outcomes = run_ranks(works)
+    for number, family in enumerate(families):
+        expected = [tiny_models.greedy_tokens(tiny_model(family), prompt, TOKENS) for prompt in PROMPTS]
+        check_outcomes(family, expected, [by_rank[number] for by_rank in outcomes])
+
+
+def check_outcomes(family: str, expected: list[list[int]], outcomes: list[Outcome]) -> None:
+    """Every rank has the tokens of the one process."""
+    for rank, outcome in enumerate(outcomes):
+        assert outcome.failures == [], (family, rank)
+        assert outcome.tokens == expected, (family, rank)
