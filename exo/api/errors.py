@@ -25,6 +25,7 @@ STATUSES: Mapping[str, int] = {
     "invalid_script": 400,
     "empty_prompt": 400,
     "no_chat_template": 400,
+    "tools_not_supported": 400,
     "unsupported_parameter": 400,
     "context_length_exceeded": 400,
     "ambiguous_model": 400,
@@ -80,6 +81,7 @@ PARAMS: Mapping[str, str] = {
     "context_length_exceeded": "messages",
     "empty_prompt": "messages",
     "invalid_script": "messages",
+    "tools_not_supported": "tools",
 }
 """The parameter that a code is about, where the error itself does not say."""
 
@@ -173,7 +175,7 @@ def validation_problem(errors: Sequence[ErrorDetails]) -> Problem:
             return Problem("unsupported_parameter", f"'{param}' is not supported yet", param)
         case "not_supported":
             return Problem("unsupported_parameter", f"{param}: {first['msg']}", param)
-        case "json_invalid":
+        case "json_invalid" if not param:
             return Problem("invalid_json", f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
         case "missing":
             return Problem("invalid_request", f"'{param}' is missing", param)

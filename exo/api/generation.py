@@ -7,7 +7,15 @@ from typing import assert_never
 from exo.api.chunk_order import ChunkOrder
 from exo.domain import limits
 from exo.domain.ids import MessageId, ModelId, TaskId
-from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, PrefillPiece, TextPiece
+from exo.domain.messages.chunks import (
+    ChunkGenerated,
+    EndPiece,
+    Piece,
+    PrefillPiece,
+    ReasoningPiece,
+    TextPiece,
+    ToolCallPiece,
+)
 from exo.domain.messages.events import GenerationFinished
 from exo.domain.sampling import Timings, Usage
 
@@ -36,7 +44,7 @@ class Note:
         self.text = text
 
 
-Item = TextPiece | EndPiece | Note
+Item = TextPiece | ReasoningPiece | ToolCallPiece | EndPiece | Note
 
 
 class Generation:
@@ -135,7 +143,7 @@ class Generation:
         if self.is_over:
             return
         match piece:
-            case TextPiece():
+            case TextPiece() | ReasoningPiece() | ToolCallPiece():
                 self._note_at = now + NOTE_EVERY
                 self._add(piece)
             case PrefillPiece():

@@ -93,7 +93,7 @@ class Generations:
         Only a large payload is waited for: a small one is sent first and stored in microseconds, long before the
         master's decision can reach a runner, and waiting for it would add a round trip to the first token.
         """
-        characters = sum(len(message.content) for message in request.messages)
+        characters = request.characters
         storing = asyncio.ensure_future(put_request(self._bus, generation.task_id, request))
         storing.add_done_callback(_seen)
         if characters > AHEAD_MOST:

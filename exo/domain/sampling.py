@@ -53,6 +53,8 @@ class Usage(Frozen):
     prompt_tokens: NonNegativeInt = 0
     completion_tokens: NonNegativeInt = 0
     cached_tokens: NonNegativeInt = 0
+    reasoning_tokens: NonNegativeInt = 0
+    """Of the completion's tokens, those that gave reasoning."""
 
 
 class Timings(Frozen):

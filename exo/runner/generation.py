@@ -2,12 +2,17 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import assert_never
 
-from exo.domain.messages.chunks import EndPiece, Piece, PrefillPiece, TextPiece
+from exo.domain.messages.chunks import EndPiece, Piece, PrefillPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.messages.tasks import GenerateTask
 from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.runner.engines.base import FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.output.pipeline import OutputPipeline
+from exo.runner.output.segments import Call, Reasoning, Segment, Text
+
+CALL_ID_CHARACTERS = 24
+"""Of the task's id in the ids of its calls: enough for them to be unique, and OpenAI allows 40 in all."""
 
 
 @dataclass(slots=True)
@@ -23,7 +28,11 @@ class Generation:
     prefill_at: float | None = None
     first_token_at: float | None = None
     last_token_at: float | None = None
+    reasoning_tokens: int = 0
     text: list[str] = field(default_factory=list[str])
+    _unread_tokens: int = 0
+    """Tokens whose text has not come out yet."""
+    _calls: int = 0
 
     def take_prefill(self, output: PrefillOutput) -> list[Piece]:
         """The chunk of a prompt that takes several slices; none for one that is computed at once."""
@@ -39,13 +48,33 @@ class Generation:
         self.last_token_at = now
         self.completion_tokens += 1
         result = self.pipeline.push(output.token, output.finish_reason)
-        pieces: list[Piece] = []
-        if result.text:
-            self.text.append(result.text)
-            pieces.append(TextPiece(text=result.text))
+        self._unread_tokens += 1
+        pieces: list[Piece] = [self._piece(segment) for segment in result.segments]
+        if not result.holds:
+            self._unread_tokens = 0
         if result.finished is not None:
             pieces.append(self.end(result.finished, stop_sequence=result.stop_sequence))
         return pieces
+
+    def _piece(self, segment: Segment) -> Piece:
+        """The chunk of a segment. All tokens since the last one count as its own."""
+        unread, self._unread_tokens = self._unread_tokens, 0
+        match segment:
+            case Text():
+                self.text.append(segment.text)
+                return TextPiece(text=segment.text)
+            case Reasoning():
+                self.reasoning_tokens += unread
+                return ReasoningPiece(text=segment.text)
+            case Call():
+                return self._call(segment)
+            case _:
+                assert_never(segment)
+
+    def _call(self, call: Call) -> ToolCallPiece:
+        index, self._calls = self._calls, self._calls + 1
+        call_id = f"call_{self.task.task_id[-CALL_ID_CHARACTERS:]}_{index}"
+        return ToolCallPiece(index=index, id=call_id, name=call.name, arguments=call.arguments)
 
     def take_failure(self, output: FailedOutput) -> list[Piece]:
         """The last chunk of a generation that failed alone. A prompt of which nothing was computed costs nothing."""
@@ -63,6 +92,7 @@ class Generation:
                 prompt_tokens=self.prompt_tokens,
                 completion_tokens=self.completion_tokens,
                 cached_tokens=self.cached_tokens,
+                reasoning_tokens=self.reasoning_tokens,
             ),
             timings=self._timings(),
             stop_sequence=stop_sequence,

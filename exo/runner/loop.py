@@ -18,10 +18,11 @@ from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Tas
 from exo.domain.runner_spec import RunnerSpec
 from exo.domain.sampling import Timings, Usage
 from exo.errors import Rejected, Retryable
+from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
-from exo.runner.output.pipeline import OutputPipeline
+from exo.runner.output.opening import open_pipeline
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +88,9 @@ class RunnerLoop:
         self._chunks.begin(task.task_id, task.reply_to)
         try:
             request = await self._request(task.task_id)
-            messages = [message.model_dump(exclude_none=True) for message in request.messages]
-            prompt = await self._encode(messages)
+            prompt = await self._encode(request)
+            form = self._tokenizer.output_format(prompt)
+            pipeline = open_pipeline(form, self._tokenizer.detokenizer, request)
         except Rejected as refusal:
             timings = Timings(wait=time.monotonic() - taken_at)
             error = EndPiece(
@@ -96,15 +98,15 @@ class RunnerLoop:
             )
             await self._end(task, error, "")
             return
-        pipeline = OutputPipeline(self._tokenizer.detokenizer(), request.params.stop)
         self._live[task.task_id] = Generation(task, pipeline, len(prompt), taken_at)
         self._engine.submit(task.task_id, prompt, request.params)
 
-    async def _encode(self, messages: list[dict[str, object]]) -> list[int]:
+    async def _encode(self, request: GenerationRequest) -> list[int]:
         """A long prompt takes seconds, and must not hold up others; for a short one a thread is a detour."""
-        if sum(len(str(message["content"])) for message in messages) < SHORT_PROMPT:
-            return self._tokenizer.encode_chat(messages)
-        return await asyncio.to_thread(self._tokenizer.encode_chat, messages)
+        messages, arguments = chat_messages(request), template_arguments(request)
+        if request.characters < SHORT_PROMPT:
+            return self._tokenizer.encode_chat(messages, arguments)
+        return await asyncio.to_thread(self._tokenizer.encode_chat, messages, arguments)
 
     async def _request(self, task_id: TaskId) -> GenerationRequest:
         deadline = time.monotonic() + REQUEST_PATIENCE
@@ -138,7 +140,7 @@ class RunnerLoop:
             for piece in _pieces(generation, output):
                 if isinstance(piece, EndPiece):
                     del self._live[output.task_id]
-                    if piece.stop_sequence is not None:
+                    if _still_runs(output):
                         stopped.append(output.task_id)
                     await self._finish(generation, piece)
                 else:
@@ -180,6 +182,11 @@ class RunnerLoop:
             await send_report(self._bus, self._spec.shard.runner_id, report, REPORT_PATIENCE)
         except Retryable as error:
             logger.error("the end of %s could not be reported: %s", report.task_id, error)
+
+
+def _still_runs(output: EngineOutput) -> bool:
+    """Whether the engine goes on with a request after this output, as far as it knows."""
+    return isinstance(output, TokenOutput) and output.finish_reason is None
 
 
 def _pieces(generation: Generation, output: EngineOutput) -> list[Piece]:

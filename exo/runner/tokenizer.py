@@ -2,14 +2,17 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from jinja2.exceptions import TemplateError
 
 from exo.errors import Fatal, Rejected
+from exo.runner.history import Message, with_known_ids, with_written_arguments
+from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
+from exo.runner.output.format import OutputFormat
 
 # Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -17,6 +20,9 @@ os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
+
+PROMPT_END = 16
+"""Tokens of a prompt's end that are looked at for whether it opens the reasoning."""
 
 
 class HuggingFaceTokenizer:
@@ -42,47 +48,95 @@ class HuggingFaceTokenizer:
         self._chat: Any = loaded
         self._fast = fast
         self._end_tokens = _end_tokens(folder, loaded.eos_token_id)
+        self._added = {number: token for number, token in fast.get_added_tokens_decoder().items()}
+        texts = {token.content for token in self._added.values()}
+        self._format = detect_format("\n".join(self._templates()), texts)
 
     @property
     def end_tokens(self) -> frozenset[int]:
         """The tokenizer's own end token and those of `config.json` and `generation_config.json`."""
         return self._end_tokens
 
-    def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Message], arguments: Mapping[str, object] | None = None) -> list[int]:
         """The prompt's tokens by the model's chat template, ending where the assistant begins.
 
         Raises Rejected where there is no template, where the template refuses the messages (a role that it does not
-        know, an order that it does not allow), or where a message's content is not text.
+        know, an order that it does not allow), where a message's content is not text, or where there are tools and
+        the template has no place for them.
         """
+        given = arguments or {}
         if not self._chat.chat_template:
             raise Rejected("the model has no chat template", code="no_chat_template")
-        conversation = [_flattened(message) for message in messages]
+        template = str(self._chat.get_chat_template(None, given.get("tools")))
+        if given.get("tools") and "tools" not in template:
+            raise Rejected(
+                "this model's chat template has no place for tools: ask a model that was trained to call tools, or "
+                "leave them out",
+                code="tools_not_supported",
+                param="tools",
+            )
+        conversation = with_known_ids([_flattened(message) for message in messages], template)
         try:
-            tokens = self._chat.apply_chat_template(conversation, add_generation_prompt=True, return_dict=False)
+            return self._rendered(conversation, given)
         except (TemplateError, ValueError, TypeError, KeyError) as error:
             raise Rejected(f"the model's chat template refuses the messages: {error}", param="messages") from error
+
+    def output_format(self, prompt: Sequence[int]) -> OutputFormat:
+        """How what follows this prompt is to be read."""
+        end = self._fast.decode(list(prompt[-PROMPT_END:]), skip_special_tokens=False)
+        return opens_reasoning(self._format, end)
+
+    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
+        """A fresh one that leaves special tokens out, except those that are markers or part of one."""
+        shown = {
+            number: token.content
+            for number, token in self._added.items()
+            if token.special and any(token.content in marker for marker in markers)
+        }
+        return StreamDetokenizer(self._fast, shown)
+
+    def _rendered(self, conversation: Sequence[Message], arguments: Mapping[str, object]) -> list[int]:
+        try:
+            tokens = self._chat.apply_chat_template(
+                conversation, add_generation_prompt=True, return_dict=False, **arguments
+            )
+        except TypeError:
+            written = with_written_arguments(conversation)
+            if written == conversation:
+                raise
+            tokens = self._chat.apply_chat_template(written, add_generation_prompt=True, return_dict=False, **arguments)
         return [int(token) for token in tokens]
 
-    def detokenizer(self) -> Detokenizer:
-        """A fresh one that leaves special tokens out."""
-        return StreamDetokenizer(self._fast)
+    def _templates(self) -> list[str]:
+        """The chat template; some models have several, by name."""
+        template: object = self._chat.chat_template
+        if isinstance(template, Mapping):
+            return [str(text) for text in cast(Mapping[str, object], template).values()]
+        return [str(template)] if template else []
 
 
 class StreamDetokenizer:
     """Incremental decoding: the text is the same as that of decoding all tokens at once, less an incomplete tail."""
 
-    __slots__ = ("_stream", "_tokenizer")
+    __slots__ = ("_markers", "_stream", "_tokenizer")
 
-    def __init__(self, tokenizer: FastTokenizer) -> None:
+    def __init__(self, tokenizer: FastTokenizer, markers: Mapping[int, str]) -> None:
         self._tokenizer = tokenizer
+        self._markers = markers
         self._stream = DecodeStream(skip_special_tokens=True)
 
     def push(self, token: int) -> str:
         """The text that has become certain with this token."""
+        if (marker := self._markers.get(token)) is not None:
+            return marker
         return self._stream.step(self._tokenizer, token) or ""
 
+    def marker(self, token: int) -> str:
+        """The marker that the token stands for, empty where it is none."""
+        return self._markers.get(token, "")
 
-def _flattened(message: Mapping[str, object]) -> dict[str, object]:
+
+def _flattened(message: Message) -> dict[str, object]:
     """The message with its text parts joined, since most templates take a string only. Raises Rejected for others."""
     content = message.get("content")
     if content is None or isinstance(content, str):

@@ -14,7 +14,7 @@ from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, EngineOutput, PrefillOutput, TokenOutput
-from exo.runner.output.pipeline import OutputPipeline
+from tests.pipelines import pipeline_of
 
 if find_spec("mlx") is None:
     pytest.skip("the mlx extra is not installed", allow_module_level=True)
@@ -107,7 +107,7 @@ def alone(engine: Engine, text: str, params: SamplingParams) -> list[int]:
 
 def test_an_answer_is_right_and_ends_by_itself(engine: Engine) -> None:
     engine.submit(A, prompt(engine, QUESTION), SamplingParams(temperature=0, max_tokens=40))
-    pipeline = OutputPipeline(engine.tokenizer.detokenizer())
+    pipeline = pipeline_of(engine.tokenizer)
     results = [pipeline.push(out.token, out.finish_reason) for out in drain(engine) if isinstance(out, TokenOutput)]
     assert "Paris" in "".join(result.text for result in results)
     assert results[-1].finished == "stop"

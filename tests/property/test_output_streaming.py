@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
-from exo.runner.output.pipeline import OutputPipeline
+from tests.pipelines import pipeline_of
 
 STOP_LISTS = (["ab"], ["aab", "ba"], ["abab"], ["abb", "bb", "b" * 4], ["aba", "bab", "aabb"], ["a"])
 
@@ -27,7 +27,7 @@ def cut_at_first_stop(text: str, stops: list[str]) -> tuple[str, str | None]:
 def streamed(pieces: list[bytes], stops: list[str]) -> tuple[str, str | None]:
     """The text and the stop sequence that a client sees."""
     tokenizer = ScriptedTokenizer()
-    pipeline = OutputPipeline(tokenizer.detokenizer(), stops)
+    pipeline = pipeline_of(tokenizer, stops)
     text = ""
     for token in [*(tokenizer.token(piece) for piece in pieces), END_TOKEN]:
         result = pipeline.push(token, "stop" if token == END_TOKEN else None)

@@ -10,6 +10,14 @@ from exo.api.openai.requests import ChatCompletionRequest
 from exo.domain.messages.requests import GenerationRequest
 
 USER = [{"role": "user", "content": "hi"}]
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}, "strict": True}}
+
+
+def call(arguments: str) -> dict[str, object]:
+    return {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": arguments}}
+
+
+CALL = call('{"city": "Oslo"}')
 
 
 def parsed(**fields: object) -> ChatCompletionRequest:
@@ -126,15 +134,14 @@ def test_a20_wrong_types_and_ranges_are_named(name: str, value: object) -> None:
         ("n", 3),
         ("logprobs", True),
         ("top_logprobs", 5),
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("tool_choice", "required"),
         ("response_format", {"type": "json_object"}),
         ("response_format", {"type": "json_schema", "json_schema": {}}),
         ("presence_penalty", 0.5),
         ("frequency_penalty", -1),
         ("logit_bias", {"5": 1}),
         ("store", True),
-        ("reasoning_effort", "high"),
+        ("functions", [{"name": "f"}]),
+        ("function_call", {"name": "f"}),
         ("some_new_parameter", None),
         ("min_p", 0.1),
     ],
@@ -151,7 +158,7 @@ def test_a21_what_would_be_ignored_is_refused_by_name(name: str, value: object) 
         ("n", 1),
         ("logprobs", False),
         ("tools", []),
-        ("tool_choice", "none"),
+        ("tool_choice", "auto"),
         ("response_format", {"type": "text"}),
         ("presence_penalty", 0),
         ("frequency_penalty", 0.0),
@@ -194,8 +201,13 @@ def test_an_answer_comes_back_as_the_client_library_sends_it() -> None:
         ({"role": "user", "content": 5}, "messages[0].content"),
         ({"role": "user", "content": None}, "messages[0]"),
         ({"role": "user"}, "messages[0]"),
-        ({"role": "tool", "content": "4", "tool_call_id": "c"}, "messages[0]"),
-        ({"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}, "messages[0]"),
+        ({"role": "tool", "content": "4"}, "messages[0]"),
+        ({"role": "tool", "tool_call_id": "c"}, "messages[0]"),
+        ({"role": "function", "name": "f", "content": "4"}, "messages[0].role"),
+        ({"role": "user", "content": "hi", "tool_calls": [CALL]}, "messages[0]"),
+        ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "messages[0].tool_calls[0].function"),
+        ({"role": "assistant", "tool_calls": [call("{")]}, "messages[0].tool_calls[0].function.arguments"),
+        ({"role": "assistant", "tool_calls": [call("[1]")]}, "messages[0].tool_calls[0].function.arguments"),
         ({"role": "user", "content": "hi", "colour": "red"}, "messages[0].colour"),
     ],
 )
@@ -218,3 +230,83 @@ def test_stream_options_are_for_streams() -> None:
     assert not parsed(stream=True, stream_options={"include_usage": False}).wants_usage
     assert not parsed(stream=True).wants_usage
     assert refused(stream_options={"include_usage": True}).param == "stream_options"
+
+
+def test_t1_tools_become_names_and_schemas() -> None:
+    (tool,) = request(tools=[WEATHER]).tools
+    assert (tool.name, json.loads(tool.parameters), tool.strict) == ("get_weather", {"type": "object"}, True)
+    (bare,) = request(tools=[{"type": "function", "function": {"name": "now"}}]).tools
+    assert json.loads(bare.parameters) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "function"},
+        {"type": "retrieval", "function": {"name": "f"}},
+        {"type": "function", "function": {"name": ""}},
+        {"type": "function", "function": {"name": "two words"}},
+        {"type": "function", "function": {"name": "a<b"}},
+        {"type": "function", "function": {"name": "f", "parameters": []}},
+        {"type": "function", "function": {"name": "f", "colour": "red"}},
+        5,
+    ],
+)
+def test_t1_what_is_no_tool_is_refused(tool: object) -> None:
+    problem = refused(tools=[tool])
+    assert problem.http_status == 400
+    assert (problem.param or "").startswith("tools[0]")
+
+
+def test_t2_calls_and_their_answers_come_back_as_history() -> None:
+    answer = {"role": "assistant", "content": None, "tool_calls": [{**CALL, "index": 0}], "reasoning_content": "hm"}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "sunny"}]}
+    _, assistant, tool = request(messages=[*USER, answer, result]).messages
+    assert (assistant.content, assistant.reasoning) == ("", "hm")
+    assert [(one.id, one.name, json.loads(one.arguments)) for one in assistant.tool_calls] == [
+        ("call_1", "get_weather", {"city": "Oslo"})
+    ]
+    assert (tool.role, tool.tool_call_id, tool.content) == ("tool", "call_1", "sunny")
+
+
+def test_t2_a_call_without_arguments_has_an_empty_object() -> None:
+    (assistant,) = request(messages=[{"role": "assistant", "tool_calls": [call("")]}]).messages
+    assert assistant.tool_calls[0].arguments == "{}"
+
+
+def test_t3_no_tool_is_called_where_that_is_asked_for() -> None:
+    assert request(tools=[WEATHER], tool_choice="none").tool_choice == "none"
+    assert request(tools=[WEATHER], parallel_tool_calls=False).parallel_tool_calls is False
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools"),
+    [
+        ("required", None),
+        ({"type": "function", "function": {"name": "get_weather"}}, []),
+        ({"type": "function", "function": {"name": "other"}}, [WEATHER]),
+        ("sometimes", [WEATHER]),
+    ],
+)
+def test_t3_a_choice_that_cannot_be_made_is_refused(choice: object, tools: object) -> None:
+    problem = refused(tool_choice=choice, tools=tools)
+    assert problem.http_status == 400
+    assert (problem.param or "").startswith("tool_choice")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, None),
+        ({"enable_thinking": False}, False),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, True),
+        ({"chat_template_kwargs": {"thinking": False}}, False),
+    ],
+)
+def test_thinking_can_be_switched(fields: dict[str, object], expected: bool | None) -> None:
+    assert request(**fields).enable_thinking is expected
+
+
+def test_reasoning_effort_is_one_of_openais() -> None:
+    assert request(reasoning_effort="high").reasoning_effort == "high"
+    assert refused(reasoning_effort="enormous").param == "reasoning_effort"

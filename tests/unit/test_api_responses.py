@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import pytest
 
 from exo.api.generation import Item, Note
+from exo.api.openai.answer import Answer
 from exo.api.openai.responses import ChunkWriter, completion
 from exo.domain.ids import ModelId, TaskId
-from exo.domain.messages.chunks import EndPiece, TextPiece
+from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Timings, Usage
 
 USAGE = Usage(prompt_tokens=5, completion_tokens=7, cached_tokens=2)
@@ -17,6 +18,7 @@ USAGE_JSON = {
     "completion_tokens": 7,
     "total_tokens": 12,
     "prompt_tokens_details": {"cached_tokens": 2},
+    "completion_tokens_details": {"reasoning_tokens": 0},
 }
 
 
@@ -97,7 +99,7 @@ def test_a_sign_of_life_is_a_comment_of_one_line() -> None:
 
 
 def test_a4_the_whole_answer_has_the_usage() -> None:
-    body = json.loads(completion(TaskId("t1"), 1700000000, ModelId("m"), "hello", end("length")))
+    body = json.loads(completion(TaskId("t1"), 1700000000, ModelId("m"), Answer(["hel", "lo"]), end("length")))
     assert body == {
         "id": "chatcmpl-t1",
         "object": "chat.completion",
@@ -106,3 +108,35 @@ def test_a4_the_whole_answer_has_the_usage() -> None:
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "length"}],
         "usage": USAGE_JSON,
     }
+
+
+CALL = ToolCallPiece(index=1, id="call_1", name="get_weather", arguments='{"city": "Oslo"}')
+
+
+def test_a_call_is_named_before_its_arguments() -> None:
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks(stream([[CALL, end("tool_calls")]]))]
+    opening = {"name": "get_weather", "arguments": ""}
+    assert deltas == [
+        {"role": "assistant", "content": ""},
+        {"tool_calls": [{"index": 1, "id": "call_1", "type": "function", "function": opening}]},
+        {"tool_calls": [{"index": 1, "function": {"arguments": '{"city": "Oslo"}'}}]},
+        {},
+    ]
+
+
+def test_reasoning_is_no_content() -> None:
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks(stream([[ReasoningPiece(text="hm"), end()]]))]
+    assert deltas[1] == {"reasoning_content": "hm", "reasoning": "hm"}
+
+
+def test_a_message_with_calls_and_no_text_has_no_content() -> None:
+    function = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+    assert Answer([], ["h", "m"], [CALL]).message() == {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "hm",
+        "reasoning": "hm",
+        "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+    }
+    assert Answer([" "], [], [CALL]).message()["content"] == " "
+    assert Answer().message() == {"role": "assistant", "content": ""}

@@ -15,7 +15,7 @@ from exo.errors import Fatal, Rejected
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.scripted import CRASH_EXIT_CODE, ScriptedEngine
-from exo.runner.output.pipeline import OutputPipeline
+from tests.pipelines import pipeline_of
 
 CARD = ModelCard(
     model_id=ModelId("tests/scripted"),
@@ -63,7 +63,7 @@ def drain(engine: ScriptedEngine) -> list[EngineOutput]:
 
 
 def text_of(engine: ScriptedEngine, outputs: list[EngineOutput], task_id: TaskId) -> str:
-    pipeline = OutputPipeline(engine.tokenizer.detokenizer())
+    pipeline = pipeline_of(engine.tokenizer)
     tokens = [output for output in outputs if isinstance(output, TokenOutput) and output.task_id == task_id]
     return "".join(pipeline.push(token.token, token.finish_reason).text for token in tokens)
 

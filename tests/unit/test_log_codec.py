@@ -43,7 +43,9 @@ INSTANCE = (
     f'{{"instance_id":"i","card":{CARD},"engine":"mlx","shards":[{SHARD},"host":"10.0.0.1"}}],"context":1,"slots":1,'
     '"backend":"ring","rdma_devices":[["","rdma_en5"]],"coordinators":["10.0.0.1"]}'
 )
-USAGE = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0}'
+USAGE_1 = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0}'
+USAGE = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0,"reasoning_tokens":1}'
+ENDING = '"timings":{"wait":0.1,"prefill":0.2,"decode":0.3},"code":"","error":"","output":null'
 FIELDS = {
     "MasterElected": '"node_id":"n","epoch":1',
     "NodeJoined": f'"node_id":"n","boot_id":"b",{NODE}',
@@ -66,8 +68,7 @@ FIELDS = {
     "GenerationQueued": '"task_id":"t","model_id":"a/b","estimated_tokens":1,"key":"k","reply_to":"a","prompt":null',
     "GenerationDispatched": '"task_id":"t","instance_id":"i"',
     "CancellationRequested": '"task_id":"t","reason":"r"',
-    "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},'
-    '"timings":{"wait":0.1,"prefill":0.2,"decode":0.3},"code":"","error":"","output":null',
+    "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
     "CommandRejected": '"command":"PlaceInstance","code":"c","reason":"r"',
     "Compacted": "0f" * 32,
 }
@@ -76,6 +77,7 @@ EARLIER = {
     ("NodeJoined", 1): f'"node_id":"n","boot_id":"b",{NODE_1}',
     ("NodeChanged", 1): f'"node_id":"n",{NODE_1}',
     ("InstancePlaced", 1): f'"instance":{INSTANCE_1},"reason":"r"',
+    ("GenerationFinished", 1): f'"task_id":"t","finish_reason":"stop",{USAGE_1},{ENDING}',
 }
 """The fields of bodies that earlier versions wrote."""
 

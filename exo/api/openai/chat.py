@@ -13,9 +13,10 @@ from exo.api.context import Api
 from exo.api.errors import failure
 from exo.api.generation import Generation, Item
 from exo.api.models_known import find_model
+from exo.api.openai.answer import whole_answer
 from exo.api.openai.requests import ChatCompletionRequest
 from exo.api.openai.responses import ChunkWriter, completion
-from exo.domain.messages.chunks import EndPiece, TextPiece
+from exo.domain.messages.chunks import EndPiece
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50}
 ANSWERED = "the answer is not wanted any more"
@@ -39,10 +40,10 @@ async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Respons
     try:
         await api.generations.start(generation, body.to_domain())
         if not body.stream:
-            text, end = await _whole(generation)
+            answer, end = await whole_answer(generation)
             api.generations.leave(generation, ANSWERED)
             return Response(
-                completion(generation.task_id, created, card.model_id, text, end), media_type="application/json"
+                completion(generation.task_id, created, card.model_id, answer, end), media_type="application/json"
             )
         first = await _beginning(generation)
     except BaseException:
@@ -50,19 +51,6 @@ async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Respons
         raise
     writer = ChunkWriter(generation.task_id, created, card.model_id, body.wants_usage)
     return sse.event_stream(_frames(api, generation, writer, first))
-
-
-async def _whole(generation: Generation) -> tuple[str, EndPiece]:
-    """All text, and the end. Raises GenerationFailed where the end is an error."""
-    texts: list[str] = []
-    while True:
-        for item in await generation.items():
-            if isinstance(item, TextPiece):
-                texts.append(item.text)
-            elif isinstance(item, EndPiece):
-                if problem := failure(item):
-                    raise problem
-                return "".join(texts), item
 
 
 async def _beginning(generation: Generation) -> list[Item]:

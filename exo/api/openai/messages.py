@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Json, JsonValue, model_validator
+from pydantic_core import PydanticCustomError, to_json
 
-from exo.domain.messages.requests import ChatMessage, Role
+from exo.domain.messages.requests import ChatMessage, Role, ToolCall
 
-_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
 
 
 class Strict(BaseModel):
@@ -42,30 +48,78 @@ def _parts(content: object) -> object:
     raise PydanticCustomError("content_type", "the content must be a text or a list of parts")
 
 
+def _nothing_is_empty(arguments: object) -> object:
+    return "{}" if arguments == "" else arguments
+
+
+def _some_text(content: list[ContentPart] | None) -> str:
+    """Parts are joined by line breaks."""
+    return "\n".join(part.text or "" for part in content or ())
+
+
+class CalledFunction(Strict):
+    """What an earlier answer called."""
+
+    name: Annotated[str, Field(min_length=1)]
+    arguments: Annotated[Json[dict[str, JsonValue]], BeforeValidator(_nothing_is_empty)] = Field(
+        default_factory=dict[str, JsonValue]
+    )
+
+
+class MessageCall(Strict):
+    """A call in an earlier answer, of this server or any other."""
+
+    id: Annotated[str, Field(min_length=1)]
+    type: Literal["function"] = "function"
+    function: CalledFunction
+    index: int | None = None
+    """What clients leave in that put streamed calls together."""
+
+    def to_domain(self) -> ToolCall:
+        """The call for the engine."""
+        return ToolCall(id=self.id, name=self.function.name, arguments=to_json(self.function.arguments).decode())
+
+
+def _no_function_role(role: str) -> str:
+    if role == "function":
+        raise PydanticCustomError("not_supported", "the role 'function' is not supported: use 'tool'")
+    return role
+
+
 class Message(Strict):
     """One message. The fields that are always null here come back from clients that send an answer as history."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    role: Annotated[
+        Literal["system", "developer", "user", "assistant", "tool", "function"], AfterValidator(_no_function_role)
+    ]
     content: Annotated[list[ContentPart], BeforeValidator(_parts), Field(min_length=1)] | None = None
     name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[MessageCall] | None = None
+    tool_call_id: str | None = None
     refusal: None = None
     audio: None = None
     annotations: list[object] | None = None
     function_call: None = None
-    tool_calls: list[object] | None = None
-    tool_call_id: str | None = None
 
     @model_validator(mode="after")
-    def _is_supported(self) -> "Message":
-        if self.role in ("tool", "function"):
-            raise PydanticCustomError("not_supported", "the role '{role}' is not supported yet", {"role": self.role})
-        if self.tool_calls:
-            raise PydanticCustomError("not_supported", "tool calls are not supported yet")
+    def _is_whole(self) -> "Message":
         if self.content is None and self.role != "assistant":
             raise PydanticCustomError("no_content", "a message of role '{role}' needs a content", {"role": self.role})
+        if self.role == "tool" and not self.tool_call_id:
+            raise PydanticCustomError("no_call", "a message of role 'tool' needs a 'tool_call_id'")
+        if self.tool_calls and self.role != "assistant":
+            raise PydanticCustomError("not_calling", "only a message of role 'assistant' has 'tool_calls'")
         return self
 
     def to_domain(self) -> ChatMessage:
-        """The message for the engine: `developer` is `system`, and parts are joined by line breaks."""
-        text = "\n".join(part.text or "" for part in self.content or ())
-        return ChatMessage(role=_ROLES[self.role], content=text, name=self.name)
+        """The message for the engine; `developer` is `system`."""
+        return ChatMessage(
+            role=_ROLES[self.role],
+            content=_some_text(self.content),
+            name=self.name,
+            reasoning=self.reasoning_content or self.reasoning,
+            tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
+            tool_call_id=self.tool_call_id,
+        )

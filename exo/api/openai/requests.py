@@ -1,12 +1,13 @@
 """The body of `POST /v1/chat/completions`, with OpenAI's names. What would be ignored is refused by name."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from exo.api.openai.messages import Message, Strict
-from exo.domain.messages.requests import GenerationRequest
+from exo.api.openai.tools import ChosenTool, ToolChoiceField, Tools
+from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
 from exo.domain.sampling import SamplingParams
 
 STOP_MOST = 4
@@ -56,6 +57,13 @@ class TextFormat(Strict):
     type: Literal["text"]
 
 
+class ChatTemplateKwargs(Strict):
+    """Switches of chat templates, as vLLM and SGLang take them."""
+
+    enable_thinking: bool | None = None
+    thinking: bool | None = None
+
+
 class ChatCompletionRequest(Strict):
     """A chat request. Null stands for the default throughout."""
 
@@ -71,6 +79,13 @@ class ChatCompletionRequest(Strict):
     seed: int | None = None
     n: Annotated[int, Field(ge=1), AfterValidator(_one)] | None = None
 
+    tools: Tools | None = None
+    tool_choice: ToolChoiceField | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    enable_thinking: bool | None = None
+    chat_template_kwargs: ChatTemplateKwargs | None = None
+
     user: str | None = None
     metadata: dict[str, str] | None = None
     safety_identifier: str | None = None
@@ -78,21 +93,17 @@ class ChatCompletionRequest(Strict):
 
     response_format: Annotated[TextFormat, BeforeValidator(_text_format)] | None = None
     modalities: list[Literal["text"]] | None = None
-    parallel_tool_calls: bool | None = None
     logprobs: Unsupported = None
     top_logprobs: Unsupported = None
     presence_penalty: Unsupported = None
     frequency_penalty: Unsupported = None
     logit_bias: Unsupported = None
-    tools: Unsupported = None
-    tool_choice: Unsupported = None
     functions: Unsupported = None
     function_call: Unsupported = None
     store: Unsupported = None
     service_tier: Unsupported = None
     audio: Unsupported = None
     prediction: Unsupported = None
-    reasoning_effort: Unsupported = None
     verbosity: Unsupported = None
     web_search_options: Unsupported = None
 
@@ -110,6 +121,18 @@ class ChatCompletionRequest(Strict):
             raise PydanticCustomError("not_streaming", "this is for streams only, and 'stream' is not true")
         return value
 
+    @field_validator("tool_choice")
+    @classmethod
+    def _choosable(cls, value: ToolChoiceField | None, info: ValidationInfo) -> ToolChoiceField | None:
+        if value in (None, "none", "auto"):
+            return value
+        offered = [tool.function.name for tool in cast("Tools | None", info.data.get("tools")) or ()]
+        if not offered:
+            raise PydanticCustomError("no_tools", "a tool is to be called, but there are no 'tools'")
+        if isinstance(value, ChosenTool) and value.function.name not in offered:
+            raise PydanticCustomError("no_tool", "'{name}' is not among the 'tools'", {"name": value.function.name})
+        raise PydanticCustomError("not_supported", "to make the model call a tool is not supported yet: use 'auto'")
+
     @property
     def wants_usage(self) -> bool:
         """Whether a stream ends with a chunk that holds the usage."""
@@ -124,4 +147,18 @@ class ChatCompletionRequest(Strict):
             max_tokens=self.max_completion_tokens or self.max_tokens,
             stop=tuple(self.stop or ()),
         )
-        return GenerationRequest(messages=tuple(message.to_domain() for message in self.messages), params=params)
+        return GenerationRequest(
+            messages=tuple(message.to_domain() for message in self.messages),
+            params=params,
+            tools=tuple(tool.to_domain() for tool in self.tools or ()),
+            tool_choice="none" if self.tool_choice == "none" else "auto",
+            parallel_tool_calls=self.parallel_tool_calls is not False,
+            enable_thinking=self._thinking,
+            reasoning_effort=self.reasoning_effort,
+        )
+
+    @property
+    def _thinking(self) -> bool | None:
+        switches = self.chat_template_kwargs or ChatTemplateKwargs()
+        asked = (self.enable_thinking, switches.enable_thinking, switches.thinking)
+        return next((one for one in asked if one is not None), None)

@@ -1,14 +1,16 @@
 """The bodies of chat completions: whole, and as the chunks of a stream. Absent rather than null, as OpenAI has it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from pydantic_core import to_json
 
 from exo.api import sse
 from exo.api.errors import Problem, failure
 from exo.api.generation import Item, Note
+from exo.api.openai.answer import Answer, reasoning_of
 from exo.domain.ids import ModelId, TaskId
-from exo.domain.messages.chunks import EndPiece, TextPiece
+from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Usage
 
 ID_PREFIX = "chatcmpl-"
@@ -21,16 +23,13 @@ def usage_of(usage: Usage) -> dict[str, object]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 
 
-def completion(task_id: TaskId, created: int, model_id: ModelId, text: str, end: EndPiece) -> bytes:
+def completion(task_id: TaskId, created: int, model_id: ModelId, answer: Answer, end: EndPiece) -> bytes:
     """The answer in one piece."""
-    choice = {
-        "index": 0,
-        "message": {"role": "assistant", "content": text},
-        "finish_reason": end.finish_reason,
-    }
+    choice = {"index": 0, "message": answer.message(), "finish_reason": end.finish_reason}
     body = {
         "id": f"{ID_PREFIX}{task_id}",
         "object": "chat.completion",
@@ -66,15 +65,33 @@ class ChunkWriter:
     def _frame(self, item: Item) -> bytes:
         if isinstance(item, TextPiece):
             return self._role() + self._before + to_json(item.text) + b'},"finish_reason":null}]}\n\n'
-        if isinstance(item, Note):
-            return sse.comment(item.text)
-        return self._end(item)
+        match item:
+            case Note():
+                return sse.comment(item.text)
+            case ReasoningPiece():
+                return self._role() + self._delta(reasoning_of(item.text))
+            case ToolCallPiece():
+                return self._role() + self._call(item)
+            case EndPiece():
+                return self._end(item)
+            case _:
+                assert_never(item)
+
+    def _call(self, call: ToolCallPiece) -> bytes:
+        """As OpenAI has it: first what is called, then with what."""
+        function = {"name": call.name, "arguments": ""}
+        opening = {"index": call.index, "id": call.id, "type": "function", "function": function}
+        arguments = {"index": call.index, "function": {"arguments": call.arguments}}
+        return self._delta({"tool_calls": [opening]}) + self._delta({"tool_calls": [arguments]})
+
+    def _delta(self, delta: Mapping[str, object]) -> bytes:
+        return self._chunk(_choice(delta, None))
 
     def _role(self) -> bytes:
         if self._role_sent:
             return b""
         self._role_sent = True
-        return self._chunk(_choice({"role": "assistant", "content": ""}, None))
+        return self._delta({"role": "assistant", "content": ""})
 
     def _end(self, end: EndPiece) -> bytes:
         if problem := failure(end):
@@ -87,5 +104,5 @@ class ChunkWriter:
         return sse.data(self._head + choices + more + b"}")
 
 
-def _choice(delta: dict[str, str], finish_reason: FinishReason | None) -> bytes:
+def _choice(delta: Mapping[str, object], finish_reason: FinishReason | None) -> bytes:
     return to_json([{"index": 0, "delta": delta, "finish_reason": finish_reason}])

@@ -16,6 +16,25 @@ class TextPiece(Frozen):
     text: str
 
 
+class ReasoningPiece(Frozen):
+    """Some more of what the model thinks before it answers."""
+
+    type: Literal["reasoning"] = "reasoning"
+    text: str
+
+
+class ToolCallPiece(Frozen):
+    """A call of a tool, whole: its arguments are known to be JSON only when they are complete."""
+
+    type: Literal["tool_call"] = "tool_call"
+    index: NonNegativeInt
+    """Of the call, within the answer."""
+    id: str
+    name: str
+    arguments: str
+    """A JSON object."""
+
+
 class PrefillPiece(Frozen):
     """So much of the prompt has been computed."""
 
@@ -39,7 +58,10 @@ class EndPiece(Frozen):
     error: str = ""
 
 
-Piece = Annotated[TextPiece | PrefillPiece | EndPiece, Field(discriminator="type")]
+Piece = Annotated[
+    TextPiece | ReasoningPiece | ToolCallPiece | PrefillPiece | EndPiece,
+    Field(discriminator="type"),
+]
 
 
 class ChunkGenerated(Frozen):

@@ -221,7 +221,7 @@ class GenerationFinished(Frozen):
     """A generation is over. Its slot is free."""
 
     type: Literal["GenerationFinished"] = "GenerationFinished"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     task_id: TaskId
     finish_reason: FinishReason
     usage: Usage = Usage()

@@ -6,6 +6,17 @@ from exo.domain.base import Frozen
 from exo.domain.sampling import SamplingParams
 
 Role = Literal["system", "user", "assistant", "tool"]
+ToolChoice = Literal["auto", "none", "required"]
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+
+
+class ToolCall(Frozen):
+    """A call of a tool, as an earlier answer had it."""
+
+    id: str
+    name: str
+    arguments: str
+    """A JSON object."""
 
 
 class ChatMessage(Frozen):
@@ -14,6 +25,21 @@ class ChatMessage(Frozen):
     role: Role
     content: str
     name: str | None = None
+    reasoning: str | None = None
+    """What the assistant thought before this answer."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    """Of a tool's answer: the call that it answers."""
+
+
+class Tool(Frozen):
+    """A function that the model may ask the client to call."""
+
+    name: str
+    description: str | None = None
+    parameters: str = "{}"
+    """The JSON schema of its arguments, as JSON."""
+    strict: bool | None = None
 
 
 class GenerationRequest(Frozen):
@@ -21,3 +47,20 @@ class GenerationRequest(Frozen):
 
     messages: tuple[ChatMessage, ...]
     params: SamplingParams
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    """Whether the model may, must not, or must call a tool."""
+    tool_name: str | None = None
+    """With "required": the tool that must be called; None is any."""
+    parallel_tool_calls: bool = True
+    """Whether there may be more than one call in an answer."""
+    enable_thinking: bool | None = None
+    """None: as the model's chat template has it."""
+    reasoning_effort: ReasoningEffort | None = None
+
+    @property
+    def characters(self) -> int:
+        """About how long the prompt is."""
+        calls = sum(len(call.arguments) for message in self.messages for call in message.tool_calls)
+        tools = sum(len(tool.parameters) + len(tool.description or "") for tool in self.tools)
+        return sum(len(message.content) for message in self.messages) + calls + tools

@@ -3,7 +3,7 @@
 All calls to one engine come from one thread, `load` first: arrays and streams belong to the thread that made them.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,7 @@ from exo.domain.sampling import FinishReason, SamplingParams
 from exo.domain.shard import Shard
 from exo.runner.engines.ranks import Peers, Ranks
 from exo.runner.output.detokenize import Detokenizer
+from exo.runner.output.format import OutputFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,21 @@ class Tokenizer(Protocol):
         """Tokens that end a generation."""
         ...
 
-    def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
-        """The prompt's tokens, ending where the assistant begins. Raises Rejected where the chat template refuses."""
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, object]], arguments: Mapping[str, object] | None = None
+    ) -> list[int]:
+        """The prompt's tokens, ending where the assistant begins. `arguments` go to the chat template: tools, switches.
+
+        Raises Rejected where the template refuses.
+        """
         ...
 
-    def detokenizer(self) -> Detokenizer:
-        """A fresh one, for one generation."""
+    def output_format(self, prompt: Sequence[int]) -> OutputFormat:
+        """How what follows this prompt is to be read."""
+        ...
+
+    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
+        """A fresh one, for one generation, that shows these markers even where a special token stands for one."""
         ...
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, ValidationError, m
 
 from exo.domain.base import Frozen
 from exo.errors import Rejected
+from exo.runner.output.format import OutputFormat, ThinkTags, ToolFormat
 
 FaultKind = Literal["error", "crash", "out_of_memory", "hang"]
 """The request fails; the process exits; the engine as a whole raises MemoryError; `step` never returns."""
@@ -23,6 +24,13 @@ class Fault(Frozen):
     after: NonNegativeInt = 0
 
 
+class ScriptThink(ThinkTags):
+    """Tags around the reasoning."""
+
+    starts_inside: bool = False
+    """Whether the prompt's end counts as having opened it."""
+
+
 class Script(Frozen):
     """One generation, told in advance."""
 
@@ -35,6 +43,19 @@ class Script(Frozen):
     finish: Literal["stop", "length"] = "stop"
     """After the last token: an end token, or none and the last token finishes."""
     fault: Fault | None = None
+    format: ToolFormat | Literal["gpt_oss_harmony", "think", "plain"] = "plain"
+    """In which form there are calls in the text; "think" and "plain" have none."""
+    think: ScriptThink | None = None
+
+    def output_format(self) -> OutputFormat:
+        """How the text is to be read."""
+        if self.format == "gpt_oss_harmony":
+            return OutputFormat(harmony=True)
+        return OutputFormat(
+            tools=None if self.format in ("think", "plain") else self.format,
+            think=self.think and ThinkTags(open=self.think.open, close=self.think.close),
+            starts_inside=self.think is not None and self.think.starts_inside,
+        )
 
     @model_validator(mode="after")
     def _last_token_exists(self) -> Self:

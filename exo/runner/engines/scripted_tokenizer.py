@@ -1,11 +1,13 @@
 """The scripted engine's tokenizer: a byte is a token, and so is every piece that a script names."""
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 from exo.errors import Rejected
+from exo.runner.engines.script import parse_script
 from exo.runner.output.detokenize import Detokenizer
+from exo.runner.output.format import OutputFormat
 
 END_TOKEN = 256
 FIRST_PIECE = 1000
@@ -24,15 +26,21 @@ class ScriptedTokenizer:
         """One, above the bytes."""
         return frozenset({END_TOKEN})
 
-    def encode_chat(self, messages: Sequence[Mapping[str, object]]) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, object]], arguments: Mapping[str, object] | None = None
+    ) -> list[int]:
         """The bytes of the last user message. Raises Rejected where there is none, or where it is not text."""
         for message in reversed(messages):
             if message.get("role") == "user":
                 return list(_text(message.get("content")).encode(errors="replace"))
         raise Rejected("there is no user message", param="messages")
 
-    def detokenizer(self) -> Detokenizer:
-        """A fresh one."""
+    def output_format(self, prompt: Sequence[int]) -> OutputFormat:
+        """What the script says. Raises Rejected where it is none."""
+        return parse_script(self.text(prompt)).output_format()
+
+    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
+        """A fresh one. Markers are text like any other."""
         return ScriptedDetokenizer(self)
 
     def text(self, prompt: Sequence[int]) -> str:
@@ -69,6 +77,10 @@ class ScriptedDetokenizer:
     def push(self, token: int) -> str:
         """The text that has become certain with this token."""
         return self._decoder.decode(self._tokenizer.raw(token))
+
+    def marker(self, token: int) -> str:
+        """None: no token is special but the end token."""
+        return ""
 
 
 def _text(content: object) -> str:

@@ -9,7 +9,11 @@ class Detokenizer(Protocol):
     def push(self, token: int) -> str:
         """The text that has become certain with this token.
 
-        Empty while a character is cut over tokens, and for special tokens. A character whose last bytes never come
-        is never emitted.
+        Empty while a character is cut over tokens, and for special tokens that are no markers. A character whose last
+        bytes never come is never emitted.
         """
+        ...
+
+    def marker(self, token: int) -> str:
+        """The marker that the token stands for, empty where it is none."""
         ...

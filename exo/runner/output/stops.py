@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from exo.runner.output.markers import open_tail
+
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
@@ -26,6 +28,11 @@ class StopSequences:
         self._stops = tuple(stop for stop in stops if stop)
         self._held = ""
 
+    @property
+    def holds(self) -> bool:
+        """Whether some text has not come out yet."""
+        return bool(self._held)
+
     def push(self, piece: str) -> StopResult:
         """The text that is now certain. After a result with a stop sequence the generation is over: push no more."""
         if not self._stops:
@@ -36,7 +43,7 @@ class StopSequences:
             self._held = ""
             start, stop = hit
             return StopResult(text[:start], stop)
-        certain = len(text) - max(_open_tail(text, stop) for stop in self._stops)
+        certain = len(text) - open_tail(text, self._stops)
         self._held = text[certain:]
         return StopResult(text[:certain])
 
@@ -52,9 +59,3 @@ class StopSequences:
             return None
         _, start, stop = min(found)
         return start, stop
-
-
-def _open_tail(text: str, stop: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `stop`, which does not occur in it."""
-    longest = min(len(stop) - 1, len(text))
-    return next((length for length in range(longest, 0, -1) if text.endswith(stop[:length])), 0)

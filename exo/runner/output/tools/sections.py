@@ -1,0 +1,34 @@
+"""Calls in sections between special tokens: Kimi K2's and those of DeepSeek V3 and V3.1."""
+
+import re
+
+from exo.runner.output.tools.calls import ParsedCall, named
+from exo.runner.output.tools.hermes import call_of
+from exo.runner.output.tools.json_values import read_json
+
+KIMI_ARGUMENTS = "<|tool_call_argument_begin|>"
+DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
+_KIMI_ID = re.compile(r"(?:functions\.)?(?P<name>.+?)(?::\d+)?")
+_FENCED = re.compile(r"\s*(?P<name>[^\n]+)\n\s*```(?:json)?\s*\n?(?P<arguments>.*?)\s*```\s*", re.DOTALL)
+
+
+def kimi_calls(body: str) -> list[ParsedCall]:
+    """`functions.NAME:N`, a marker, and the arguments in JSON."""
+    head, _, arguments = body.partition(KIMI_ARGUMENTS)
+    match = _KIMI_ID.fullmatch(named(head))
+    if match is None:
+        raise ValueError("the call has no name")
+    return [_call(match["name"], arguments)]
+
+
+def deepseek_calls(body: str) -> list[ParsedCall]:
+    """V3.1's name, separator and JSON, or V3's `function`, separator, name, and JSON in a fence."""
+    head, _, tail = body.partition(DEEPSEEK_SEPARATOR)
+    fenced = _FENCED.fullmatch(tail)
+    if head.strip() == "function" and fenced is not None:
+        return [_call(fenced["name"], fenced["arguments"])]
+    return [_call(head, tail)]
+
+
+def _call(name: str, arguments: str) -> ParsedCall:
+    return call_of({"name": named(name), "arguments": read_json(arguments)}, arguments_needed=True)

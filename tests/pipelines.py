@@ -1,0 +1,16 @@
+"""Output pipelines for tests."""
+
+from collections.abc import Sequence
+
+from exo.domain.messages.requests import GenerationRequest
+from exo.domain.sampling import SamplingParams
+from exo.runner.engines.base import Tokenizer
+from exo.runner.output.format import PLAIN, OutputFormat
+from exo.runner.output.opening import open_pipeline
+from exo.runner.output.pipeline import OutputPipeline
+
+
+def pipeline_of(tokenizer: Tokenizer, stop: Sequence[str] = (), form: OutputFormat = PLAIN) -> OutputPipeline:
+    """The pipeline of a request that only has stop sequences."""
+    request = GenerationRequest(messages=(), params=SamplingParams(stop=tuple(stop)))
+    return open_pipeline(form, tokenizer.detokenizer, request)
