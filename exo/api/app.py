@@ -5,7 +5,7 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 
 from exo import __version__
-from exo.api.cluster import commands, events, health, instances, log, log_check, state, usage
+from exo.api.cluster import commands, events, health, instances, log, log_check, previews, state, usage
 from exo.api.context import Api
 from exo.api.errors import respond
 from exo.api.openai import chat, models
@@ -36,6 +36,7 @@ def create_app(api: Api) -> Litestar:
             instances.place_instance,
             instances.delete_instance,
             instances.show_instance,
+            previews.show_previews,
             commands.show_command,
             commands.cancel_generation,
             usage.show_usage,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from exo.api.feed import Feed
 from exo.api.generations import Generations
+from exo.api.loading import Loading
 from exo.api.readers import Readers
 from exo.bus.client import Bus
 from exo.bus.replica import Replica
@@ -28,6 +29,7 @@ class Api:
     replica: Replica
     generations: Generations
     feed: Feed
+    loading: Loading
     readers: Readers = field(default_factory=Readers)
     """Open streams that are no generations."""
     gauges: dict[NodeId, tuple[float, NodeGauges]] = field(default_factory=dict[NodeId, tuple[float, NodeGauges]])

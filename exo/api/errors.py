@@ -32,12 +32,19 @@ STATUSES: Mapping[str, int] = {
     "not_found": 404,
     "model_not_found": 404,
     "instance_not_found": 404,
+    "node_not_found": 404,
     "generation_not_found": 404,
     "command_not_found": 404,
     "method_not_allowed": 405,
     "duplicate_task": 409,
     "already_placed": 409,
     "already_cancelling": 409,
+    "not_enough_nodes": 409,
+    "vllm_one_node_only": 400,
+    "tensor_shape": 400,
+    "too_few_layers": 400,
+    "no_ring": 409,
+    "no_rdma": 409,
     "request_too_large": 413,
     "unsupported_media_type": 415,
     "queue_full": 429,
@@ -51,6 +58,7 @@ STATUSES: Mapping[str, int] = {
     "model_failed": 503,
     "model_unavailable": 503,
     "insufficient_memory": 503,
+    "no_engine": 503,
     "insufficient_storage": 503,
     "instance_deleted": 503,
     "no_nodes": 503,
@@ -78,6 +86,14 @@ PARAMS: Mapping[str, str] = {
     "model_not_found": "model",
     "model_failed": "model",
     "insufficient_memory": "model",
+    "no_engine": "model",
+    "node_not_found": "node_ids",
+    "not_enough_nodes": "min_nodes",
+    "tensor_shape": "sharding",
+    "too_few_layers": "sharding",
+    "vllm_one_node_only": "engine",
+    "no_ring": "min_nodes",
+    "no_rdma": "backend",
     "context_length_exceeded": "messages",
     "empty_prompt": "messages",
     "invalid_script": "messages",
@@ -104,6 +120,10 @@ class GenerationFailed(ExoError):  # noqa: N818  (as the event's finish reason)
         super().__init__(reason)
         self.code = code or "internal_error"
         self.reason = reason
+
+
+class CommandRefused(Rejected):
+    """A command that was waited for, and that the cluster as it is now does not allow: 409 rather than 5xx."""
 
 
 def failure(end: EndPiece) -> GenerationFailed | None:
@@ -152,6 +172,8 @@ class Problem:
 def problem_of(error: Exception) -> Problem | None:
     """What an exception means to the client; None where nobody foresaw it."""
     match error:
+        case CommandRefused() if STATUSES.get(error.code, 500) >= 500:
+            return Problem(error.code, error.reason, error.param, HTTPStatus.CONFLICT)
         case Rejected():
             return Problem(error.code, error.reason, error.param)
         case GenerationFailed():

@@ -12,9 +12,11 @@ from exo.api.default_model import DefaultModel
 from exo.api.feed import Feed
 from exo.api.front import Front
 from exo.api.generations import Generations
+from exo.api.loading import Loading
 from exo.api.progress import log_progress
 from exo.api.server import Server, bind
 from exo.bus.address import without_password
+from exo.bus.beats import subscribe_all_beats
 from exo.bus.client import connect, new_id
 from exo.bus.gauges import subscribe_gauges
 from exo.bus.replica import following
@@ -54,11 +56,13 @@ async def _work(settings: Settings, front: Front, server: Server) -> None:
     try:
         async with following(bus) as replica:
             api_id = ApiId(new_id())
-            generations = Generations(bus, api_id, settings.log_prompts)
-            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica))
+            loading = Loading()
+            generations = Generations(bus, api_id, settings.log_prompts, loading)
+            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica), loading)
             try:
                 await generations.begin(replica)
                 await subscribe_gauges(bus, api.take_gauges)
+                await subscribe_all_beats(bus, lambda beat: loading.take(beat, replica.state))
                 replica.listen(log_progress)
                 front.app = create_app(api)
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)

@@ -2,7 +2,9 @@
 
 import logging
 
-from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
+from exo.api.loading import Loading
+from exo.domain.ids import ModelId, RunnerId, TaskId
+from exo.domain.instance import Instance
 from exo.domain.messages.events import (
     DownloadFailed,
     DownloadStarted,
@@ -15,7 +17,7 @@ from exo.domain.messages.events import (
     RunnerStarted,
     RunnerWarming,
 )
-from exo.domain.state import State, instances_of, is_ready
+from exo.domain.state import State, host_of, instances_of, is_ready
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +26,9 @@ def log_progress(state: State, recorded: Recorded | None) -> None:
     """A listener of the replica: one line for each step of a model on its way to readiness."""
     match recorded.entry.event if recorded else None:
         case DownloadStarted() as event:
-            logger.info("%s: being prepared on %s", event.model_id, _host(state, event.node_id))
+            logger.info("%s: being prepared on %s", event.model_id, host_of(state, event.node_id))
         case DownloadFailed() as event:
-            logger.warning("%s: cannot be had on %s: %s", event.model_id, _host(state, event.node_id), event.reason)
+            logger.warning("%s: cannot be had on %s: %s", event.model_id, host_of(state, event.node_id), event.reason)
         case RunnerStarted() as event:
             logger.info("%s: starting", _runner(state, event.runner_id))
         case RunnerJoining() as event:
@@ -46,7 +48,7 @@ def log_progress(state: State, recorded: Recorded | None) -> None:
             pass
 
 
-def waiting_for(state: State, model_id: ModelId, task_id: TaskId) -> str:
+def waiting_for(state: State, model_id: ModelId, task_id: TaskId, loading: Loading) -> str:
     """What a generation waits for, in a few words without a line break."""
     generation = state.generations.get(task_id)
     if generation is not None and generation.instance_id is not None:
@@ -56,8 +58,15 @@ def waiting_for(state: State, model_id: ModelId, task_id: TaskId) -> str:
         return f"waiting for a place for {model_id}"
     if any(is_ready(state, instance) for instance in instances):
         return f"waiting for a free slot of {model_id}"
-    statuses = {state.runners[runner_id].status.type for instance in instances for runner_id in instance.runner_ids}
-    return f"waiting for {model_id}: {', '.join(sorted(statuses))}"
+    statuses = sorted({status for instance in instances for status in statuses_of(state, instance, loading)})
+    return f"waiting for {model_id}: {', '.join(statuses)}"
+
+
+def statuses_of(state: State, instance: Instance, loading: Loading) -> list[str]:
+    """What an instance's runners are at, each word once: `loading 12 of 30 layers`, `connecting`."""
+    statuses = sorted({state.runners[runner_id].status.type for runner_id in instance.runner_ids})
+    layers = loading.describe(state, instance)
+    return [f"{status} {layers}" if status == "loading" and layers else status for status in statuses]
 
 
 def _runner(state: State, runner_id: RunnerId) -> str:
@@ -65,9 +74,4 @@ def _runner(state: State, runner_id: RunnerId) -> str:
     instance = state.instances.get(runner.instance_id) if runner else None
     if runner is None or instance is None:
         return f"runner {runner_id}"
-    return f"{instance.model_id} on {_host(state, runner.node_id)}"
-
-
-def _host(state: State, node_id: NodeId) -> str:
-    node = state.nodes.get(node_id)
-    return node.facts.hostname if node else node_id
+    return f"{instance.model_id} on {host_of(state, runner.node_id)}"

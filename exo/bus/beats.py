@@ -24,11 +24,19 @@ async def publish_beat(bus: Bus, node_id: NodeId, beat: RunnerBeat) -> None:
 
 async def subscribe_beats(bus: Bus, node_id: NodeId, receive: Callable[[RunnerBeat], None]) -> None:
     """Have `receive` called with each beat of a node's runners, for as long as the connection lives."""
+    await _subscribe(bus, bus.subjects.beats_on(node_id), receive)
 
+
+async def subscribe_all_beats(bus: Bus, receive: Callable[[RunnerBeat], None]) -> None:
+    """Have `receive` called with each beat of every runner, for as long as the connection lives."""
+    await _subscribe(bus, bus.subjects.all_of("beat"), receive)
+
+
+async def _subscribe(bus: Bus, subject: str, receive: Callable[[RunnerBeat], None]) -> None:
     async def received(message: Msg) -> None:
         try:
             receive(RunnerBeat.model_validate_json(message.data))
         except ValidationError as error:
             logger.debug("an unreadable beat on %s: %s", message.subject, error)
 
-    await bus.client.subscribe(bus.subjects.beats_on(node_id), cb=received)
+    await bus.client.subscribe(subject, cb=received)

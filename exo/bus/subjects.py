@@ -65,5 +65,5 @@ class Subjects:
         return f"{self.root}.query.{token(name)}"
 
     def all_of(self, kind: str) -> str:
-        """Every subject of a kind: cmd, report, event, task, request or chunk."""
+        """Every subject of a kind: cmd, report, event, task, request, chunk or beat."""
         return f"{self.root}.{token(kind)}.>"

@@ -19,6 +19,7 @@ COMMANDS = MappingProxyType(
         "worker": "exo.cli.processes:worker",
         "api": "exo.cli.processes:api",
         "status": "exo.cli.status:status",
+        "place": "exo.cli.place:place",
         "chat": "exo.cli.chat:chat",
         "models": "exo.cli.models:app",
         "log": "exo.cli.log.app:app",

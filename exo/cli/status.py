@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from exo.config import load_settings
-from exo.domain.state import Node, State, generations_on
+from exo.domain.state import Node, State, generations_on, host_of
 from exo.errors import ExoError
 
 
@@ -77,7 +77,7 @@ def _instances(state: State) -> Table:
             instance_id[:8],
             instance.model_id,
             instance.engine,
-            ", ".join(runner.status.type for runner in runners),
+            ", ".join(f"{host_of(state, runner.node_id)} {runner.status.type}" for runner in runners),
             f"{len(generations_on(state, instance_id))} of {instance.slots}",
         )
     return table

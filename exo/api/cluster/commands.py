@@ -10,6 +10,7 @@ from litestar.params import QueryParameter
 from pydantic_core import to_json
 
 from exo.api.context import Api
+from exo.api.errors import CommandRefused
 from exo.api.openai.responses import ID_PREFIX
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
@@ -67,7 +68,7 @@ async def send(api: Api, command: Command, wait: float | None) -> Response[bytes
         return _accepted(command_id)
     for recorded in events:
         if isinstance(recorded.entry.event, CommandRejected):
-            raise Rejected(recorded.entry.event.reason, code=recorded.entry.event.code)
+            raise CommandRefused(recorded.entry.event.reason, code=recorded.entry.event.code)
     return _outcome(command_id, events)
 
 

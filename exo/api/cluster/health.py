@@ -6,6 +6,7 @@ from litestar import Response, get
 from pydantic_core import to_json
 
 from exo.api.context import Api
+from exo.api.progress import statuses_of
 from exo.bus.lease import holder
 from exo.domain.instance import Instance
 from exo.domain.state import is_ready
@@ -56,5 +57,6 @@ def _why_none(api: Api) -> str:
         return "no model is placed"
     if any(is_ready(state, instance) for instance in state.instances.values()):
         return "the nodes with a ready model are silent"
-    statuses = sorted({runner.status.type for runner in state.runners.values()})
+    instances = state.instances.values()
+    statuses = sorted({status for instance in instances for status in statuses_of(state, instance, api.loading)})
     return f"no model is ready: its runners are {', '.join(statuses)}"

@@ -10,10 +10,12 @@ from exo.api.bodies import with_body
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
 from exo.api.models_known import find_model
+from exo.api.nodes_known import find_node
 from exo.domain.ids import InstanceId
-from exo.domain.limits import CONTEXT_MOST, SLOTS_MOST
+from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.messages.commands import DeleteInstance, PlaceInstance
-from exo.domain.state import generations_on, is_ready
+from exo.domain.shard import Backend, EngineName, Sharding
+from exo.domain.state import Runner, State, generations_on, is_ready
 from exo.errors import Rejected
 
 
@@ -25,6 +27,24 @@ class PlaceRequest(BaseModel):
     model_id: Annotated[str, Field(min_length=1, validation_alias=AliasChoices("model_id", "model"))]
     context: Annotated[int, Field(gt=0, le=CONTEXT_MOST)] | None = None
     slots: Annotated[int, Field(gt=0, le=SLOTS_MOST)] | None = None
+    engine: EngineName | None = None
+    sharding: Sharding = "pipeline"
+    backend: Backend = "ring"
+    min_nodes: Annotated[int, Field(gt=0, le=NODES_MOST)] = 1
+    node_ids: Annotated[list[str], Field(max_length=NODES_MOST)] = []
+
+    def to_command(self, state: State) -> PlaceInstance:
+        """The command. Raises Rejected where a model or a node is not there."""
+        return PlaceInstance(
+            model_id=find_model(state, self.model_id).model_id,
+            context=self.context,
+            slots=self.slots,
+            engine=self.engine,
+            sharding=self.sharding,
+            backend=self.backend,
+            min_nodes=self.min_nodes,
+            node_ids=tuple(find_node(state, name).node_id for name in self.node_ids),
+        )
 
 
 @post(
@@ -32,14 +52,14 @@ class PlaceRequest(BaseModel):
     status_code=202,
     summary="Load a model",
     tags=["Cluster"],
-    operation_class=with_body({"model_id": "SmolLM2-135M-Instruct", "slots": 4}),
+    operation_class=with_body({"model_id": "SmolLM2-135M-Instruct", "slots": 4, "min_nodes": 2}),
 )
 async def place_instance(request: Request[Any, Any, Any], api: Api, wait: Wait = None) -> Response[bytes]:
     """Place one more instance of a model on the nodes that have room for it."""
     body = PlaceRequest.model_validate_json(await request.body())
-    card = find_model(api.state, body.model_id)
+    command = body.to_command(api.state)
     api.check_room()
-    return await send(api, PlaceInstance(model_id=card.model_id, context=body.context, slots=body.slots), wait)
+    return await send(api, command, wait)
 
 
 @delete("/instance/{instance_id:str}", status_code=202, summary="Unload a model", tags=["Cluster"])
@@ -57,8 +77,15 @@ async def show_instance(instance_id: str, api: Api) -> Response[bytes]:
         raise Rejected(f"there is no instance '{instance_id}'", code="instance_not_found")
     body = {
         "instance": instance.model_dump(mode="json"),
-        "runners": [state.runners[runner_id].model_dump(mode="json") for runner_id in instance.runner_ids],
+        "runners": [_runner(api, state.runners[runner_id]) for runner_id in instance.runner_ids],
         "ready": is_ready(state, instance),
         "running": len(generations_on(state, instance.instance_id)),
     }
     return Response(to_json(body), media_type="application/json")
+
+
+def _runner(api: Api, runner: Runner) -> dict[str, Any]:
+    """Its part of State, and how far it is where it reads its weights."""
+    layers = api.loading.layers_of(runner)
+    progress = {} if layers is None else {"loaded_layers": layers[0], "total_layers": layers[1]}
+    return {**runner.model_dump(mode="json"), **progress}

@@ -63,7 +63,7 @@ def impossible(found: Survey) -> Refused | None:
     if unknown:
         return Refused("node_not_found", f"no node {', '.join(unknown)} is in the cluster")
     if not found.rooms:
-        return Refused("no_node", "no node has joined the cluster", may_pass=True)
+        return Refused("no_nodes", "no node has joined the cluster", may_pass=True)
     if request.runs_in == "vllm" and (found.nodes_least > 1 or request.sharding == "tensor"):
         return Refused("vllm_one_node_only", "vLLM runs on one node alone: ask for one node and pipeline sharding")
     able = {room.node.node_id for room in found.able}
@@ -149,10 +149,12 @@ def _placement(found: Survey, ring: list[Room], layers: list[int], mesh: Mesh | 
 def _shares(found: Survey, ring: list[Room], layers: list[int], *, whole: bool) -> list[Share]:
     """By rank. In a pipeline the last rank has the first layers, as in mlx-lm."""
     shares: list[Share] = []
-    end = found.request.card.layers
+    all_layers = found.request.card.layers
+    end = all_layers
     for rank, (room, count) in enumerate(zip(ring, layers, strict=True)):
         start = 0 if whole else end - count
-        shares.append(Share(room.node, start, end, _host(found.hops, ring, rank)))
+        needed = -(-found.needed // len(ring)) if whole else -(-found.needed * count // all_layers)
+        shares.append(Share(room.node, start, end, _host(found.hops, ring, rank), needed))
         end = end if whole else start
     return shares
 

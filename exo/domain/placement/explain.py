@@ -14,7 +14,7 @@ _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 def chosen(found: Survey, shares: Sequence[Share], sharding: Sharding) -> str:
     """What was needed, what each node could give, and who was chosen."""
     figures = "; ".join(_figures(room) for room in found.rooms)
-    return f"{_needs(found)}; {figures}; {_chosen(found, shares, sharding)}"
+    return f"{_needs(found)}; {figures}; {_chosen(shares, sharding)}"
 
 
 def refused(found: Survey, refusals: Sequence[Refused], code: RefusedCode) -> str:
@@ -87,15 +87,14 @@ def _figures(room: Room) -> str:
     return f"{host} can give {size(room.usable)} and {held or 'would have to fetch it'}"
 
 
-def _chosen(found: Survey, shares: Sequence[Share], sharding: Sharding) -> str:
+def _chosen(shares: Sequence[Share], sharding: Sharding) -> str:
     if len(shares) == 1:
         return f"{shares[0].node.facts.hostname} was chosen"
     if sharding == "tensor":
         names = _listed([share.node.facts.hostname for share in shares])
         return f"{names} were chosen, each with a slice of every layer"
     part = [
-        f"{share.node.facts.hostname} ({share.layers} layer{'s' if share.layers > 1 else ''}, "
-        f"{size(-(-found.needed * share.layers // found.request.card.layers))})"
+        f"{share.node.facts.hostname} ({share.layers} layer{'s' if share.layers > 1 else ''}, {size(share.needed)})"
         for share in shares
     ]
     return f"{_listed(part)} were chosen"

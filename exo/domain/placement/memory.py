@@ -38,11 +38,10 @@ def needed_bytes(card: ModelCard, context: int, engine: EngineName = "mlx") -> i
 def promised_bytes(instance: Instance, node_id: NodeId) -> int:
     """Bytes that an instance was promised on a node."""
     needed = needed_bytes(instance.card, instance.context, instance.engine)
-    return sum(part_of(needed, shard) for shard in instance.shards if shard.node_id == node_id)
+    return sum(_part_of(needed, shard) for shard in instance.shards if shard.node_id == node_id)
 
 
-def part_of(needed: int, shard: Shard) -> int:
-    """Of the bytes that a model needs, those that one shard does; rounded up."""
+def _part_of(needed: int, shard: Shard) -> int:
     if shard.sharding == "tensor":
         return -(-needed // shard.world_size)
     return -(-needed * (shard.end_layer - shard.start_layer) // shard.card.layers)

@@ -9,7 +9,7 @@ from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import Node
 
 RefusedCode = Literal[
-    "no_node",
+    "no_nodes",
     "node_not_found",
     "no_engine",
     "not_enough_nodes",
@@ -56,6 +56,8 @@ class Share:
     end_layer: int
     host: str = ""
     """The address at which the rank before it in the ring reaches this one."""
+    needed: int = 0
+    """Bytes, headroom included."""
 
     @property
     def layers(self) -> int:

@@ -1,0 +1,16 @@
+"""Nodes by what people call them."""
+
+from exo.domain.state import Node, State
+from exo.errors import Rejected
+
+
+def find_node(state: State, name: str) -> Node:
+    """A node by its id, the beginning of it, or its machine's name. Raises Rejected unless it is exactly one."""
+    nodes = [node for _, node in sorted(state.nodes.items())]
+    exact = [node for node in nodes if name in (node.node_id, node.facts.hostname)]
+    found = exact or [node for node in nodes if name and node.node_id.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{node.node_id[:8]} ({node.facts.hostname})" for node in found or nodes) or "none"
+    reason = f"'{name}' is {'no node' if not found else 'more than one node'}; there are: {there}"
+    raise Rejected(reason, code="node_not_found", param="node_ids")

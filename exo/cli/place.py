@@ -1,0 +1,69 @@
+"""`exo place`: a model loaded where one says, or shown where it could go."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import httpx
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from exo.config import load_settings
+from exo.errors import ExoError
+
+WAIT = 10.0
+"""Seconds for the decision; loading takes longer, and `exo status` shows how far it is."""
+
+
+def place(
+    model: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")],
+    nodes: Annotated[list[str] | None, typer.Option("--node", help="A node that must be among those chosen.")] = None,
+    min_nodes: Annotated[int, typer.Option(min=1, help="Spread it over so many nodes at least.")] = 1,
+    sharding: Annotated[Literal["pipeline", "tensor"], typer.Option(help="How it is cut over several.")] = "pipeline",
+    backend: Annotated[Literal["ring", "jaccl"], typer.Option(help="How they talk: TCP, or RDMA.")] = "ring",
+    engine: Annotated[Literal["mlx", "vllm"] | None, typer.Option(help="What runs it.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens to reserve memory for.")] = None,
+    slots: Annotated[int | None, typer.Option(min=1, help="Generations side by side.")] = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show where it could go, and why not.")] = False,
+) -> None:
+    """Load one more instance of a model, on the best nodes for it or on those that are named."""
+    if preview:
+        _show(_asked("GET", "/instance/previews", params=_given(model=model, context=context)), Console())
+        return
+    body = _given(model=model, engine=engine, context=context, slots=slots)
+    body |= {"sharding": sharding, "backend": backend, "min_nodes": min_nodes, "node_ids": nodes or []}
+    answer = _asked("POST", "/place_instance", params={"wait": WAIT}, json=body)
+    for recorded in answer.get("events", []):
+        event = recorded["entry"]["event"]
+        if event["type"] == "InstancePlaced":
+            print(f"{event['instance']['instance_id']}: {event['reason']}")
+            return
+    raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")
+
+
+def _asked(method: str, path: str, **arguments: Any) -> dict[str, Any]:
+    from exo.cli.client import api_client, refused, unreachable
+
+    with api_client(load_settings()) as client:
+        try:
+            response = client.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            unreachable(client, error)
+    if response.is_error:
+        refused(response)
+    return response.json()
+
+
+def _given(**options: object) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _show(answer: Mapping[str, Any], console: Console) -> None:
+    if not console.is_terminal:
+        console.width = 200  # a pipe has no edge to cut reasons at
+    table = Table("engine", "sharding", "backend", "nodes", Column("where, or why not", overflow="fold"))
+    for one in answer["previews"]:
+        shards = [f"{shard['hostname']} {shard['needed_bytes'] / 1e9:.2f} GB" for shard in one["shards"]]
+        where = ", ".join(shards) if one["offered"] else one["reason"]
+        table.add_row(one["engine"], one["sharding"], one["backend"], str(one["nodes"]), where)
+    console.print(table)
