@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
-from exo.errors import Rejected
-from exo.runner.engines.base import Engine, EngineOutput, FailedOutput
+from exo.runner.engines.base import Engine, EngineOutput
+from exo.runner.step_border import StepBorder
 
 T = TypeVar("T")
 
@@ -21,8 +21,10 @@ OUTSTANDING_MOST = 64
 class EngineThread:
     """Steps an engine for as long as it has work, and calls it in between for whoever asks."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, slots: int) -> None:
+        """At most `slots` requests run side by side; more wait."""
         self._engine = engine
+        self._border = StepBorder(engine, slots)
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._room = threading.Semaphore(OUTSTANDING_MOST)
@@ -33,7 +35,7 @@ class EngineThread:
 
     @property
     def step_seconds(self) -> float:
-        """How long the current step has taken; 0 between steps."""
+        """How long the current step has taken, with the wait for other ranks; 0 between steps."""
         began = self._step_began
         return 0.0 if began is None else time.monotonic() - began
 
@@ -72,18 +74,15 @@ class EngineThread:
 
     def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
         """Hand a request over at the next step. Where the engine refuses it, a FailedOutput says why."""
+        self._calls.put(lambda: self._border.tell(task_id, prompt, params))
 
-        def run() -> None:
-            try:
-                self._engine.submit(task_id, prompt, params)
-            except Rejected as refusal:
-                self._emit([FailedOutput(task_id, refusal.code, refusal.reason)])
-
-        self._calls.put(run)
+    def refuse(self, task_id: TaskId) -> None:
+        """Have the other ranks leave a request alone that this one could not read."""
+        self._calls.put(lambda: self._border.refuse(task_id))
 
     def cancel(self, task_ids: Sequence[TaskId]) -> None:
         """Have requests dropped at the next step."""
-        self._calls.put(lambda: self._engine.cancel(task_ids))
+        self._calls.put(lambda: self._border.end(task_ids))
 
     async def _send(self, take: Callable[[list[EngineOutput]], Awaitable[None]]) -> None:
         while True:
@@ -97,13 +96,13 @@ class EngineThread:
         try:
             while True:
                 self._make_calls()
-                if self._engine.in_flight:
+                if not self._border.idle:
                     self._step()
         except BaseException as error:
             self._loop.call_soon_threadsafe(_fail, self._broken, error)
 
     def _make_calls(self) -> None:
-        if not self._engine.in_flight:
+        if self._border.idle:
             self._calls.get()()
         while True:
             try:
@@ -114,7 +113,11 @@ class EngineThread:
 
     def _step(self) -> None:
         self._step_began = time.monotonic()
-        outputs = self._engine.step()
+        outputs = self._border.cross()
+        if self._engine.in_flight:
+            given = self._engine.step()
+            self._border.note(given)
+            outputs += given
         self._step_began = None
         if outputs:
             self._emit(outputs)

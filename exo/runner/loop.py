@@ -41,11 +41,19 @@ SEEN_KEPT = 10_000
 
 
 class RunnerLoop:
-    """All generations of one runner. Lives on the event loop; only the engine has a thread."""
+    """All generations of one runner. Lives on the event loop; only the engine has a thread.
 
-    def __init__(self, bus: Bus, spec: RunnerSpec, engine: EngineThread, tokenizer: Tokenizer) -> None:
+    Of several ranks each reads the tasks and feeds its engine; rank 0 alone reads and sends what comes out.
+    """
+
+    def __init__(
+        self, bus: Bus, spec: RunnerSpec, processes: tuple[str, ...], engine: EngineThread, tokenizer: Tokenizer
+    ) -> None:
+        """`processes`: of all ranks, this one's among them."""
         self._bus = bus
         self._spec = spec
+        self._processes = processes
+        self._speaks = spec.shard.rank == 0
         self._engine = engine
         self._tokenizer = tokenizer
         self._chunks = ChunkPublisher(bus)
@@ -71,8 +79,7 @@ class RunnerLoop:
                 logger.debug("left a task alone that was for the time before this process was ready")
 
     def _is_new(self, task: GenerateTask) -> bool:
-        rank = self._spec.shard.rank
-        if rank >= len(task.processes) or task.processes[rank] != self._spec.process:
+        if task.processes != self._processes:
             logger.info("left task %s alone: it was given to an earlier process", task.task_id)
             return False
         if task.task_id in self._seen:
@@ -85,21 +92,31 @@ class RunnerLoop:
 
     async def _start(self, task: GenerateTask) -> None:
         taken_at = time.monotonic()
-        self._chunks.begin(task.task_id, task.reply_to)
+        if self._speaks:
+            self._chunks.begin(task.task_id, task.reply_to)
         try:
             request = await self._request(task.task_id)
             prompt = await self._encode(request)
-            form = self._tokenizer.output_format(prompt)
-            pipeline = open_pipeline(form, self._tokenizer.detokenizer, request)
+            if self._speaks:
+                self._live[task.task_id] = self._generation(task, request, prompt, taken_at)
         except Rejected as refusal:
-            timings = Timings(wait=time.monotonic() - taken_at)
-            error = EndPiece(
-                finish_reason="error", usage=Usage(), timings=timings, code=refusal.code, error=refusal.reason
-            )
-            await self._end(task, error, "")
+            self._engine.refuse(task.task_id)
+            if self._speaks:
+                await self._refuse(task, refusal, taken_at)
             return
-        self._live[task.task_id] = Generation(task, pipeline, len(prompt), taken_at)
         self._engine.submit(task.task_id, prompt, request.params)
+
+    def _generation(
+        self, task: GenerateTask, request: GenerationRequest, prompt: list[int], taken_at: float
+    ) -> Generation:
+        form = self._tokenizer.output_format(prompt)
+        pipeline = open_pipeline(form, self._tokenizer.detokenizer, request)
+        return Generation(task, pipeline, len(prompt), taken_at)
+
+    async def _refuse(self, task: GenerateTask, refusal: Rejected, taken_at: float) -> None:
+        timings = Timings(wait=time.monotonic() - taken_at)
+        error = EndPiece(finish_reason="error", usage=Usage(), timings=timings, code=refusal.code, error=refusal.reason)
+        await self._end(task, error, "")
 
     async def _encode(self, request: GenerationRequest) -> list[int]:
         """A long prompt takes seconds, and must not hold up others; for a short one a thread is a detour."""

@@ -19,16 +19,18 @@ from exo.domain.ids import TaskId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.runner_spec import RunnerShare, RunnerSpec
-from exo.domain.runner_status import Failed, Loading, Ready, RunnerStatus, Warming
+from exo.domain.runner_status import Failed, Joining, Loading, Ready, RunnerStatus, Warming
 from exo.domain.sampling import SamplingParams
-from exo.errors import ExoError, Fatal
+from exo.errors import ExoError, Fatal, Retryable
 from exo.log_setup import setup_logging
 from exo.process import run_loop, until_stopped
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, TokenOutput
+from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
 from exo.runner.loop import RunnerLoop
+from exo.runner.peers import SILENT, PeerWatch, peers, told_peers
 
 logger = logging.getLogger("exo.runner.main")  # this module runs as __main__
 
@@ -36,6 +38,8 @@ BEAT = 1.0
 """Seconds between two signs of life."""
 REPORT_PATIENCE = 30.0
 """Seconds that a report of a status is tried."""
+MEETING = 30.0
+"""Seconds that the ranks have to connect to each other once each was told where the others are. MLX tries for 15."""
 WARM_UP_TOKENS = 8
 PROGRESS_PAUSE = 2.0
 """Seconds between two lines about how far loading is."""
@@ -60,15 +64,17 @@ def main() -> None:
 async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
     """Load, warm up, and generate until cancelled. Raises Fatal, after having reported it, where that cannot be."""
     bus = await connect(spec.nats_url, spec.cluster, f"runner {spec.shard.runner_id}")
-    thread = EngineThread(make_engine(spec.instance.engine, Path(spec.cache_dir), threads))
+    thread = EngineThread(make_engine(spec.instance.engine, Path(spec.cache_dir), threads), spec.instance.slots)
     thread.start()
     progress = _Progress(spec)
     beating = asyncio.create_task(_beat(bus, spec, thread, progress))
+    serve = _serve_alone if len(spec.instance.shards) == 1 else _serve_together
     try:
-        await _serve(bus, spec, thread, progress)
+        await serve(bus, spec, thread, progress)
     except Exception as error:
         logger.exception("the runner of %s failed", spec.instance.model_id)
-        await _report(bus, spec, Failed(reason=_reason(error), permanent=isinstance(error, Fatal)))
+        cause = _cause(error)
+        await _report(bus, spec, Failed(reason=_reason(cause), permanent=isinstance(cause, Fatal)))
         raise Fatal(f"the runner of {spec.instance.model_id} failed") from error
     finally:
         beating.cancel()
@@ -77,14 +83,56 @@ async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
                 await bus.close()
 
 
-async def _serve(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: "_Progress") -> None:
+async def _serve_alone(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: "_Progress") -> None:
+    speed = await _load(bus, spec, thread, progress)
+    await _generate(bus, spec, thread, (spec.process,), await last_task(bus), speed)
+
+
+async def _serve_together(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: "_Progress") -> None:
+    """As one of several ranks. Raises Retryable where they do not meet, or one is lost."""
+    after = await last_task(bus)
+    port = await thread.call(lambda engine: engine.listen(spec.shard.host))
+    await _report(bus, spec, Joining(port=port))
+    connect_task = await told_peers(bus, spec, after)
+    watch = PeerWatch(bus, spec, connect_task.processes)
+
+    async def serve() -> None:
+        await _meet(thread, peers(spec, connect_task), watch)
+        speed = await _load(bus, spec, thread, progress)
+        watch.patience = SILENT
+        await _generate(bus, spec, thread, connect_task.processes, after, speed)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(watch.run())
+        tasks.create_task(serve())
+
+
+async def _meet(thread: EngineThread, others: Peers, watch: PeerWatch) -> None:
+    """Join the other ranks. Raises Retryable where they do not come together; the engine's thread is lost then."""
+    try:
+        async with asyncio.timeout(MEETING):
+            await thread.call(lambda engine: engine.join(others))
+    except TimeoutError as error:
+        silent = ", ".join(watch.silent(SILENT))
+        lives = f"no sign of life from {silent}" if silent else f"all live, at {', '.join(others.addresses)}"
+        raise Retryable(f"the ranks did not meet over {others.backend} within {MEETING:.0f} s: {lives}") from error
+
+
+async def _load(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: "_Progress") -> float:
+    """Load and warm up; the speed of decoding, tokens per second."""
     await _report(bus, spec, Loading())
     await thread.call(lambda engine: engine.load(spec.shard, Path(spec.folder), progress))
+    await thread.call(lambda engine: engine.ranks.agree([0]))  # the slowest rank has loaded too
     await _report(bus, spec, Warming())
-    speed = await thread.call(warm_up)
+    return await thread.call(warm_up)
+
+
+async def _generate(
+    bus: Bus, spec: RunnerSpec, thread: EngineThread, processes: tuple[str, ...], after: int, speed: float
+) -> None:
+    """Take tasks after the stream's sequence `after`, without end."""
     tokenizer = await thread.call(lambda engine: engine.tokenizer)
-    loop = RunnerLoop(bus, spec, thread, tokenizer)
-    after = await last_task(bus)
+    loop = RunnerLoop(bus, spec, processes, thread, tokenizer)
     await _report(bus, spec, Ready(tokens_per_second=speed))
     logger.info("%s is ready on this node, %.1f tokens/s in one stream", spec.instance.model_id, speed)
     async with asyncio.TaskGroup() as tasks:
@@ -140,10 +188,15 @@ async def _report(bus: Bus, spec: RunnerSpec, status: RunnerStatus) -> None:
     await send_report(bus, spec.shard.runner_id, report, REPORT_PATIENCE)
 
 
-def _reason(error: Exception) -> str:
-    """One line; of a group, its first."""
+def _cause(error: Exception) -> Exception:
+    """The error itself; of a group, its first."""
     if isinstance(error, ExceptionGroup):
-        return _reason(cast("ExceptionGroup[Exception]", error).exceptions[0])
+        return _cause(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return error
+
+
+def _reason(error: Exception) -> str:
+    """One line."""
     return str(error) if isinstance(error, ExoError) else f"{type(error).__name__}: {error}"
 
 

@@ -104,6 +104,13 @@ class Engine(Protocol):
         """The processes that hold the model together; SOLO before `join`."""
         ...
 
+    def listen(self, host: str) -> int:
+        """A port of this machine's address `host` for the other ranks, where there are several; called before `join`.
+
+        Raises Retryable where the machine has no such address.
+        """
+        ...
+
     def join(self, peers: Peers) -> None:
         """Meets the other ranks, where there are several; called before `load`. It may wait for them without end.
 

@@ -1,10 +1,12 @@
 """The ranks of one instance: the runner processes that hold a model together and must do the same steps."""
 
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from exo.domain.shard import Backend
+from exo.errors import Retryable
 
 Answer = Callable[[], list[int]]
 """Waits for what the ranks agreed on."""
@@ -49,6 +51,18 @@ class Ranks(Protocol):
     def ask(self, values: Sequence[int]) -> Answer:
         """As `agree`, without waiting: what is begun after it goes on meanwhile. The answer may raise Retryable."""
         ...
+
+
+def free_port(host: str) -> int:
+    """A port of the address `host` that nobody listens at. Raises Retryable where this machine has no such address."""
+    with socket.socket() as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise Retryable(
+                f"the others are to reach this machine at {host}, which is none of its addresses"
+            ) from error
+        return int(probe.getsockname()[1])
 
 
 class _Solo:

@@ -16,7 +16,7 @@ from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
 from exo.runner.engines.admission import completion_limit
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput
-from exo.runner.engines.ranks import SOLO, Peers, Ranks
+from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.script import Fault, Script, parse_script
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
 
@@ -64,6 +64,10 @@ class ScriptedEngine:
     def ranks(self) -> Ranks:
         """Every rank emits the same script by itself."""
         return SOLO
+
+    def listen(self, host: str) -> int:
+        """A port that nobody will listen at."""
+        return free_port(host)
 
     def join(self, peers: Peers) -> None:
         """There is nothing to talk about."""

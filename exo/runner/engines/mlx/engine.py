@@ -3,6 +3,7 @@ MLX makes belongs to the thread that made it."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from exo.errors import Fatal
 from exo.models.integrity import check_folder
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.mlx.blas import BlasState, bind_fast_blas, set_blas_threads
-from exo.runner.engines.ranks import SOLO, Peers, Ranks
+from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.threads import ThreadGovernor, ThreadShare
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
@@ -55,6 +56,12 @@ class MlxEngine:
         if self._loaded is None:
             raise Fatal("the engine holds no model")
         return self._loaded
+
+    def listen(self, host: str) -> int:
+        """A port for the other ranks. MLX is imported here, which takes seconds that `join` has not."""
+        self._bind_blas()
+        importlib.import_module("exo.runner.engines.mlx.group")
+        return free_port(host)
 
     def join(self, peers: Peers) -> None:
         """Meets the other ranks, by mlx.distributed."""

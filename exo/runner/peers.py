@@ -1,0 +1,92 @@
+"""The other ranks of an instance: how this one meets them, and how it notices that one is gone."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from exo.bus.beats import subscribe_beats
+from exo.bus.client import Bus
+from exo.bus.tasks import follow_tasks
+from exo.domain.messages.beat import RunnerBeat
+from exo.domain.messages.tasks import ConnectTask
+from exo.domain.runner_spec import RunnerSpec
+from exo.domain.shard import Shard
+from exo.errors import Fatal, Retryable
+from exo.runner.engines.ranks import Peers
+
+SILENT_LOADING = 15.0
+"""Seconds without a sign of life after which a peer is taken for lost, while it loads: imports hold up its beats."""
+SILENT = 4.0
+"""The same while it generates. A computation that waits for a lost rank cannot be ended but with the process."""
+LOOK_PAUSE = 0.5
+
+
+class PeerWatch:
+    """Notices peers that are silent: stopped, hung, or on a machine that is gone. (Of a killed process the others'
+    connections tell at once.)"""
+
+    def __init__(self, bus: Bus, spec: RunnerSpec, processes: Sequence[str]) -> None:
+        """`processes`: of each rank."""
+        self._bus = bus
+        self._connections = bus.connections
+        shards = spec.instance.shards
+        self._peers = {
+            shard.runner_id: (shard, process)
+            for shard, process in zip(shards, processes, strict=True)
+            if shard.rank != spec.shard.rank
+        }
+        self._seen_at = dict.fromkeys(self._peers, time.monotonic())
+        self.patience = SILENT_LOADING
+        """Seconds of silence that are allowed now."""
+
+    async def run(self) -> None:
+        """Watch without end. Raises Retryable, naming rank and node, when a peer is silent."""
+        for node_id in {shard.node_id for shard, _ in self._peers.values()}:
+            await subscribe_beats(self._bus, node_id, self._receive)
+        while True:
+            await asyncio.sleep(LOOK_PAUSE)
+            self._check(time.monotonic())
+
+    def silent(self, seconds: float) -> list[str]:
+        """Which peers have shown no sign of life for so long."""
+        now = time.monotonic()
+        return [
+            _described(shard)
+            for runner_id, (shard, _) in sorted(self._peers.items())
+            if now - self._seen_at[runner_id] > seconds
+        ]
+
+    def _receive(self, beat: RunnerBeat) -> None:
+        peer = self._peers.get(beat.runner_id)
+        if peer is not None and peer[1] == beat.process:
+            self._seen_at[beat.runner_id] = time.monotonic()
+
+    def _check(self, now: float) -> None:
+        """Nobody is silent while NATS is away from here, nor before a full patience has passed since it came back."""
+        if not self._bus.is_connected or self._bus.connections != self._connections:
+            self._connections = self._bus.connections
+            self._seen_at = dict.fromkeys(self._peers, now)
+        elif silent := self.silent(self.patience):
+            raise Retryable(f"no sign of life from {', '.join(silent)} for {self.patience:.0f} s")
+
+
+async def told_peers(bus: Bus, spec: RunnerSpec, after: int) -> ConnectTask:
+    """Which processes make a group with this one, as the task after stream sequence `after` says. It waits without end:
+    the master gives a group that does not come together up."""
+    async for task in follow_tasks(bus, spec.instance.instance_id, after):
+        if isinstance(task, ConnectTask) and spec.process in task.processes:
+            return task
+    raise Fatal("the stream of tasks ended")
+
+
+def peers(spec: RunnerSpec, connect: ConnectTask) -> Peers:
+    """How this rank reaches the others."""
+    instance = spec.instance
+    rank = spec.shard.rank
+    _, _, port = connect.addresses[0].rpartition(":")
+    coordinator = f"{instance.coordinators[rank]}:{port}" if instance.coordinators else connect.addresses[0]
+    return Peers(rank, connect.addresses, instance.backend, instance.rdma_devices, coordinator)
+
+
+def _described(shard: Shard) -> str:
+    return f"rank {shard.rank} on node {shard.node_id}"
