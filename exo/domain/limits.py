@@ -46,7 +46,7 @@ HEADROOM_PERCENT_VLLM = 130
 UNIFIED_SHARE = 0.75
 """Of memory shared with a GPU, the part that models may fill."""
 
-CANDIDATES_MOST = 5000
+CANDIDATES_MOST = 1000
 """Groups of nodes of one size that a placement looks at, the best ones first: all there are up to 12 nodes."""
 
 

@@ -1,7 +1,7 @@
 """The choice: the smallest group of nodes that can take a model; of equals, the one that has most of it already."""
 
-from collections.abc import Set
-from dataclasses import replace
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 from itertools import combinations, islice
 
 from exo.domain import limits
@@ -44,16 +44,19 @@ def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NO
 
 def place_on(found: Survey, size: int) -> Placement | Refused:
     """The best group of so many nodes, or why there is none."""
-    refusals: list[Refused] = []
+    if size > 1 and found.request.runs_in == "vllm":
+        return Refused("no_ring", explain.too_few(found, size))
+    largest = sorted(found.able, key=lambda room: -room.usable)[:size]
+    if sum(room.usable for room in largest) < found.needed:
+        return Refused("insufficient_memory", explain.together(largest))
+    lacks: list[_Lack] = []
     for group in _groups(found, size):
         placement = _on_group(found, group)
         if isinstance(placement, Placement):
             return placement
-        refusals.append(placement)
-    if not refusals:
-        return Refused("no_ring", explain.too_few(found, size))
-    closest = max(refusals, key=lambda refusal: _STAGES.index(refusal.code))
-    return replace(closest, lacks_links=any(refusal.code == "no_ring" for refusal in refusals))
+        lacks.append(placement)
+    closest = max(lacks, key=lambda lack: _STAGES.index(lack.code))
+    return Refused(closest.code, closest.why(), lacks_links=any(lack.code == "no_ring" for lack in lacks))
 
 
 def impossible(found: Survey) -> Refused | None:
@@ -81,8 +84,6 @@ def _would_fit_alone(state: State, request: PlacementRequest, leaving: Set[Insta
 
 def _groups(found: Survey, size: int) -> list[list[Room]]:
     """Groups of so many nodes with all that are required, the best first; each with the node first that is freest."""
-    if found.request.runs_in == "vllm" and size > 1:
-        return []
     able = sorted(found.able, key=lambda room: (-room.held, -room.free, room.node.node_id))
     required = [room for room in able if room.node.node_id in found.request.node_ids]
     others = [room for room in able if room.node.node_id not in found.request.node_ids]
@@ -96,31 +97,46 @@ def _rank(group: list[Room]) -> tuple[float, int, list[str]]:
     return -held, -free, sorted(room.node.node_id for room in group)
 
 
-def _on_group(found: Survey, group: list[Room]) -> Placement | Refused:
-    size, card = len(group), found.request.card
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """What a group lacks. There may be thousands, and one is told."""
+
+    code: RefusedCode
+    why: Callable[[], str]
+
+
+def _on_group(found: Survey, group: list[Room]) -> Placement | _Lack:
     if sum(room.usable for room in group) < found.needed:
-        return Refused("insufficient_memory", explain.together(group))
+        return _Lack("insufficient_memory", lambda: explain.together(group))
     ring = _ring(group, found.hops)
     if ring is None:
-        return Refused("no_ring", explain.not_linked(group))
+        return _Lack("no_ring", lambda: explain.not_linked(group))
+    layers = _layers(found, ring)
+    if isinstance(layers, _Lack):
+        return layers
+    needs_mesh = found.request.backend == "jaccl" and len(ring) > 1
+    mesh = find_mesh([room.node for room in ring]) if needs_mesh else None
+    if isinstance(mesh, str):
+        return _Lack("no_rdma", lambda: mesh)
+    return _placement(found, ring, layers, mesh)
+
+
+def _layers(found: Survey, ring: list[Room]) -> list[int] | _Lack:
+    """How many each gets, by rank."""
+    size, card = len(ring), found.request.card
     if size == 1:
-        return _placement(found, ring, [card.layers], None)
+        return [card.layers]
     if found.request.sharding == "tensor":
         problem = tensor_problem(card, size)
         if problem is not None:
-            return Refused("tensor_shape", problem)
+            return _Lack("tensor_shape", lambda: problem)
         fits = all(room.usable * size >= found.needed for room in ring)
         layers = [card.layers] * size if fits else None
     elif card.layers < size:
-        return Refused("too_few_layers", f"{card.layers} layers cannot be cut into {size} parts")
+        return _Lack("too_few_layers", lambda: f"{card.layers} layers cannot be cut into {size} parts")
     else:
         layers = pipeline_layers(card.layers, [room.usable for room in ring], found.needed)
-    if layers is None:
-        return Refused("insufficient_memory", explain.share_too_large(ring, found))
-    mesh = find_mesh([room.node for room in ring]) if found.request.backend == "jaccl" else None
-    if isinstance(mesh, str):
-        return Refused("no_rdma", mesh)
-    return _placement(found, ring, layers, mesh)
+    return layers or _Lack("insufficient_memory", lambda: explain.share_too_large(ring, found))
 
 
 def _ring(group: list[Room], hops: Hops) -> list[Room] | None:
@@ -162,4 +178,4 @@ def _shares(found: Survey, ring: list[Room], layers: list[int], *, whole: bool) 
 def _host(hops: Hops, ring: list[Room], rank: int) -> str:
     if len(ring) == 1:
         return ""
-    return hops[ring[rank - 1].node.node_id, ring[rank].node.node_id].address
+    return hops.links[ring[rank - 1].node.node_id, ring[rank].node.node_id].address

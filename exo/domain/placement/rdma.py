@@ -41,7 +41,7 @@ def _coordinators(nodes: Sequence[Node]) -> tuple[str, ...] | str:
     hops = best_links(nodes, COORDINATOR_ORDER)
     addresses = ["0.0.0.0"]
     for node in nodes[1:]:
-        link = hops.get((node.node_id, first.node_id))
+        link = hops.links.get((node.node_id, first.node_id))
         if link is None:
             return f"{node.facts.hostname} has no link with an address to {first.facts.hostname}"
         addresses.append(link.address)

@@ -1,0 +1,154 @@
+"""How the API calls nodes, and what it says of runners that load."""
+
+import pytest
+
+from exo.api.errors import CommandRefused, problem_of
+from exo.api.loading import Loading
+from exo.api.nodes_known import find_node
+from exo.api.progress import statuses_of
+from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
+from exo.domain.instance import Instance
+from exo.domain.messages.beat import RunnerBeat
+from exo.domain.model_card import ModelCard
+from exo.domain.runner_status import Connecting, RunnerStatus
+from exo.domain.runner_status import Loading as LoadingStatus
+from exo.domain.shard import Shard, Sharding
+from exo.domain.state import State
+from exo.errors import Rejected
+
+CARD = ModelCard(
+    model_id=ModelId("maker/model"),
+    family="llama",
+    layers=30,
+    hidden_size=1,
+    heads=1,
+    kv_heads=1,
+    head_dim=1,
+    weight_bytes=1,
+    context=1,
+)
+
+
+def shard(rank: int, sharding: Sharding) -> Shard:
+    return Shard(
+        runner_id=RunnerId(f"r{rank}"),
+        node_id=NodeId(f"node{rank}"),
+        rank=rank,
+        world_size=2,
+        start_layer=0,
+        end_layer=30,
+        sharding=sharding,
+        card=CARD,
+    )
+
+
+def instance(sharding: Sharding = "pipeline") -> Instance:
+    shards = (shard(0, sharding), shard(1, sharding))
+    return Instance(instance_id=InstanceId("i"), card=CARD, engine="mlx", shards=shards, context=1, slots=1)
+
+
+def state(*statuses: RunnerStatus) -> State:
+    runners = {
+        f"r{rank}": {
+            "runner_id": f"r{rank}",
+            "instance_id": "i",
+            "node_id": f"node{rank}",
+            "status": status,
+            "since": 0,
+            "process": "p",
+        }
+        for rank, status in enumerate(statuses)
+    }
+    return State.model_validate({"runners": runners, "instances": {"i": instance()}})
+
+
+def beat(rank: int, done: int, total: int, process: str = "p") -> RunnerBeat:
+    return RunnerBeat(
+        runner_id=RunnerId(f"r{rank}"),
+        process=process,
+        in_flight=0,
+        step_seconds=0,
+        loaded_layers=done,
+        total_layers=total,
+    )
+
+
+BOTH = state(LoadingStatus(), LoadingStatus())
+
+
+def test_layers_of_a_pipeline_are_summed_over_its_ranks() -> None:
+    loading = Loading()
+    loading.take(beat(0, 8, 12), BOTH)
+    loading.take(beat(1, 4, 18), BOTH)
+    assert statuses_of(BOTH, instance(), loading) == ["loading 12 of 30 layers"]
+    assert loading.layers_of(BOTH.runners[RunnerId("r0")]) == (8, 12)
+
+
+def test_where_every_rank_has_a_slice_of_all_layers_the_slowest_counts() -> None:
+    loading = Loading()
+    loading.take(beat(0, 8, 30), BOTH)
+    loading.take(beat(1, 4, 30), BOTH)
+    assert loading.describe(BOTH, instance("tensor")) == "4 of 30 layers"
+
+
+def test_a_rank_that_has_said_nothing_or_was_another_process_counts_for_nothing() -> None:
+    loading = Loading()
+    assert statuses_of(BOTH, instance(), loading) == ["loading"]
+    loading.take(beat(0, 0, 0), BOTH)
+    loading.take(beat(1, 9, 18, process="an earlier one"), BOTH)
+    assert statuses_of(BOTH, instance(), loading) == ["loading"]
+
+
+def test_a_runner_that_loads_no_more_is_forgotten() -> None:
+    loading, later = Loading(), state(LoadingStatus(), Connecting())
+    loading.take(beat(1, 9, 18), BOTH)
+    loading.take(beat(0, 8, 12), later)
+    assert loading.describe(BOTH, instance()) == "8 of 12 layers"
+    assert statuses_of(later, instance(), loading) == ["connecting", "loading 8 of 12 layers"]
+
+
+def nodes(*names: tuple[str, str]) -> State:
+    facts = {"system": "linux", "chip": "x", "cores": 1, "memory_bytes": 1, "disk_bytes": 1, "version": "1"}
+    found = {
+        node_id: {
+            "node_id": node_id,
+            "boot_id": "b",
+            "facts": {**facts, "hostname": hostname},
+            "available_bytes": 1,
+            "holdings": {},
+            "joined_at": 0,
+        }
+        for node_id, hostname in names
+    }
+    return State.model_validate({"nodes": found})
+
+
+@pytest.mark.parametrize("name", ["abc1", "abc", "studio"])
+def test_a_node_is_found_by_its_id_its_beginning_or_its_machine(name: str) -> None:
+    assert find_node(nodes(("abc1", "studio"), ("def2", "mini")), name).node_id == "abc1"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("laptop", "'laptop' is no node; there are: abc1 (studio), abd2 (studio)"),
+        ("", "'' is no node"),
+        ("ab", "'ab' is more than one node; there are: abc1 (studio), abd2 (studio)"),
+        ("studio", "'studio' is more than one node"),
+    ],
+)
+def test_a_name_of_no_node_or_of_several_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(Rejected) as refusal:
+        find_node(nodes(("abc1", "studio"), ("abd2", "studio")), name)
+    assert refusal.value.reason.startswith(reason)
+    assert refusal.value.code == "node_not_found"
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("insufficient_memory", 409), ("no_engine", 409), ("tensor_shape", 400), ("node_not_found", 404), ("?", 409)],
+)
+def test_a_command_that_is_refused_is_the_callers_fault(code: str, status: int) -> None:
+    problem = problem_of(CommandRefused("why", code=code))
+    assert problem is not None
+    assert (problem.http_status, problem.code) == (status, code)
