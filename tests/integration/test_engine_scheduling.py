@@ -1,0 +1,199 @@
+"""The scheduler on tiny models: the same tokens as mlx-lm's own generation, whatever is shared, sliced or cancelled."""
+
+import functools
+import random
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exo.domain.ids import TaskId
+from tests import tiny_models
+from tests.conftest import TinyModels
+from tests.integration.scheduling import NEW_TOKENS, Seen, alone, drain, scheduler_of, step_until, submit
+
+if find_spec("mlx") is None:
+    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+
+SHARED = tiny_models.prompt(300, seed=7)
+PROMPTS = {
+    "first": [*SHARED, *tiny_models.prompt(20, seed=1)],
+    "same beginning": [*SHARED, *tiny_models.prompt(60, seed=2)],
+    "one token": tiny_models.prompt(1, seed=3),
+    "another": tiny_models.prompt(40, seed=4),
+    "beginning of the beginning": SHARED[:100],
+    "beginning alone": SHARED,
+    "same again": [*SHARED, *tiny_models.prompt(20, seed=1)],
+    "long": [*SHARED, *tiny_models.prompt(250, seed=5)],
+}
+
+
+def expected(folder: Path, prompt: list[int]) -> list[int]:
+    return list(_expected(folder, tuple(prompt)))
+
+
+@functools.cache
+def _expected(folder: Path, prompt: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(tiny_models.greedy_tokens(folder, list(prompt), NEW_TOKENS))
+
+
+@pytest.mark.parametrize("slice_tokens", [16, 2048])
+@pytest.mark.parametrize("family", tiny_models.FAMILIES)
+def test_staggered_requests_get_the_tokens_of_mlx_lm_from_an_empty_and_from_a_full_cache(
+    family: str, slice_tokens: int, tiny_model: TinyModels
+) -> None:
+    folder = tiny_model(family)
+    right = {name: expected(folder, prompt) for name, prompt in PROMPTS.items()}
+    scheduler = scheduler_of(folder, slice_tokens)
+    for is_full in (False, True):
+        seen = Seen()
+        for name, prompt in PROMPTS.items():
+            submit(scheduler, name, prompt)
+            seen.take(scheduler.step())
+            seen.take(scheduler.step())
+        assert drain(scheduler, seen).tokens == right
+        assert (seen.cached["first"] == len(PROMPTS["first"]) - 1) == is_full
+    scheduler.close()
+
+
+@pytest.mark.parametrize("family", tiny_models.FAMILIES)
+def test_a_conversation_goes_on_and_branches_from_what_was_kept(family: str, tiny_model: TinyModels) -> None:
+    folder = tiny_model(family)
+    scheduler = scheduler_of(folder)
+    talk = list(SHARED)
+    for turn in range(3):
+        submit(scheduler, "turn", talk)
+        seen = drain(scheduler)
+        assert seen.tokens["turn"] == expected(folder, talk)
+        assert turn == 0 or seen.cached["turn"] == len(talk) - 10
+        before = talk
+        talk = [*talk, *seen.tokens["turn"], *tiny_models.prompt(10, seed=50 + turn)]
+    for name in ("branch", "branch again"):
+        branch = [*before, *tiny_models.prompt(30, seed=len(name))]
+        submit(scheduler, name, branch)
+        seen = drain(scheduler)
+        assert seen.tokens[name] == expected(folder, branch)
+        assert seen.cached[name] >= len(before) - 16
+    scheduler.close()
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "qwen3_next"])
+def test_ten_agents_with_one_system_prompt_compute_it_once(family: str, tiny_model: TinyModels) -> None:
+    folder = tiny_model(family)
+    scheduler = scheduler_of(folder, slice_tokens=64)
+    agents = {f"agent {number}": [*SHARED, *tiny_models.prompt(10, seed=number)] for number in range(10)}
+    for name, prompt in agents.items():
+        submit(scheduler, name, prompt)
+    seen = drain(scheduler)
+    assert seen.tokens == {name: expected(folder, prompt) for name, prompt in agents.items()}
+    first, *others = sorted(seen.cached.values())
+    assert first == 0
+    assert others[0] > len(SHARED) - 32
+    scheduler.close()
+
+
+def test_a_state_is_kept_where_prompts_part_once_two_did_part_there(tiny_model: TinyModels) -> None:
+    """A state space cannot be trimmed: the second prompt shows where the third will part."""
+    scheduler = scheduler_of(tiny_model("mamba2"))
+    cached: list[int] = []
+    for seed in range(3):
+        submit(scheduler, "request", [*SHARED[:200], *tiny_models.prompt(40, seed=seed)])
+        cached.append(drain(scheduler).cached["request"])
+    assert cached == [0, 0, 200]
+    scheduler.close()
+
+
+def test_a_short_prompt_is_answered_while_a_long_one_is_computed(tiny_model: TinyModels) -> None:
+    scheduler = scheduler_of(tiny_model("llama"), slice_tokens=64)
+    submit(scheduler, "long", tiny_models.prompt(2000, seed=1))
+    scheduler.step()
+    submit(scheduler, "short", tiny_models.prompt(30, seed=2), max_tokens=4)
+    assert drain(scheduler).prefilled == ["short", "long"]
+    scheduler.close()
+
+
+def test_running_requests_get_a_token_between_any_two_slices(tiny_model: TinyModels) -> None:
+    scheduler = scheduler_of(tiny_model("llama"), slice_tokens=64)
+    submit(scheduler, "running", tiny_models.prompt(10, seed=1), max_tokens=200)
+    seen = step_until(scheduler, Seen(), lambda seen: "running" in seen.tokens)
+    submit(scheduler, "long", tiny_models.prompt(1000, seed=2))
+    before = len(seen.tokens["running"])
+    steps = 0
+    while "long" not in seen.tokens:
+        seen.take(scheduler.step())
+        steps += 1
+        assert len(seen.tokens["running"]) == before + steps
+    assert steps >= 1000 // 64
+    scheduler.cancel([TaskId("running"), TaskId("long")])
+    scheduler.close()
+
+
+def test_a_cancelled_prompt_leaves_what_was_computed_of_it(tiny_model: TinyModels) -> None:
+    folder = tiny_model("llama")
+    scheduler = scheduler_of(folder, slice_tokens=64)
+    submit(scheduler, "cancelled", PROMPTS["long"])
+    for _ in range(3):
+        scheduler.step()
+    scheduler.cancel([TaskId("cancelled")])
+    assert scheduler.in_flight == 0
+    submit(scheduler, "next", PROMPTS["long"])
+    seen = drain(scheduler)
+    assert seen.cached["next"] == 3 * 64
+    assert seen.tokens["next"] == expected(folder, PROMPTS["long"])
+    scheduler.close()
+
+
+def test_a_cancelled_answer_is_kept_for_the_next_turn(tiny_model: TinyModels) -> None:
+    folder = tiny_model("gemma3_text")
+    scheduler = scheduler_of(folder)
+    submit(scheduler, "cancelled", SHARED, max_tokens=500)
+    seen = step_until(scheduler, Seen(), lambda seen: len(seen.tokens.get("cancelled", [])) == 20)
+    scheduler.cancel([TaskId("cancelled")])
+    turn = [*SHARED, *seen.tokens["cancelled"], *tiny_models.prompt(5, seed=9)]
+    submit(scheduler, "next", turn)
+    seen = drain(scheduler)
+    assert seen.cached["next"] == len(turn) - 5
+    assert seen.tokens["next"] == expected(folder, turn)
+    scheduler.close()
+
+
+@pytest.mark.parametrize("family", ["llama", "falcon_h1"])
+def test_two_hundred_requests_that_are_cancelled_at_random_leave_nothing_behind(
+    family: str, tiny_model: TinyModels
+) -> None:
+    folder = tiny_model(family)
+    scheduler = scheduler_of(folder, slice_tokens=32)
+    chance = random.Random(5)
+    live: set[str] = set()
+    for number in range(200):
+        name = f"request {number}"
+        beginning = SHARED[: chance.choice([0, 100, 300])]
+        submit(scheduler, name, [*beginning, *tiny_models.prompt(chance.randint(1, 60), seed=number)], max_tokens=8)
+        live.add(name)
+        seen = Seen()
+        for _ in range(chance.randint(0, 3)):
+            seen.take(scheduler.step())
+        live -= {name for name, end in seen.ends.items() if end is not None}
+        if chance.random() < 0.6 and live:
+            victim = chance.choice(sorted(live))
+            live.discard(victim)
+            scheduler.cancel([TaskId(victim)])
+        assert scheduler.in_flight == len(live)
+    seen = drain(scheduler)
+    assert {name for name, end in seen.ends.items() if end is not None} >= live
+    assert scheduler.held_bytes == 0
+    assert alone(scheduler, PROMPTS["first"]) == expected(folder, PROMPTS["first"])
+    _all_memory_is_the_prefix_caches(scheduler)
+    scheduler.close()
+
+
+def _all_memory_is_the_prefix_caches(scheduler: Any) -> None:
+    """What is active falls by what the prefix cache holds when it goes, and by no less than most of that."""
+    import mlx.core as mx
+
+    kept = scheduler.kept_bytes
+    before = mx.get_active_memory()
+    scheduler.close()
+    freed = before - mx.get_active_memory()
+    assert 0.5 * kept < freed < 1.5 * kept
