@@ -1,0 +1,158 @@
+"""A real model over the runners of two nodes: it answers as one process does, and no lost rank leaves anything hanging."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from exo.models.catalog import EMBEDDED
+from tests.cluster.chats import Chat
+from tests.stack import Stack, wait_until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed"),
+]
+QUESTION = "What is the capital of France?"
+STORY = "Tell me a long story about the sea."
+READY = 240.0
+"""Seconds for two runners to start, to meet, to load and to warm up."""
+
+
+class Pair:
+    """Two nodes, with one model over both."""
+
+    def __init__(self, folder: Path, model: Path) -> None:
+        settings = {"engine": "mlx", "model_folders": str(model.parent), "offline": "1", "default_model": "none"}
+        self.first = Stack(folder / "first", **settings)
+        self.second = Stack(folder / "second", nats_url=self.first.nats_url, **settings)
+
+    def start(self) -> "Pair":
+        self.first.start()
+        self.second.start(["worker"])
+        wait_until(lambda: self.first.is_up() and self._linked(), "two nodes that reach each other", 60)
+        body = {"model": EMBEDDED, "min_nodes": 2, "slots": 8, "context": 2048}
+        placed = httpx.post(f"{self.first.url}/place_instance", params={"wait": 20}, json=body, timeout=30)
+        assert placed.status_code < 300, placed.text
+        self.wait_ready()
+        return self
+
+    def stop(self) -> None:
+        self.second.stop()
+        self.first.stop()
+
+    def instance(self) -> dict[str, Any]:
+        """The one instance, as the API shows it."""
+        (instance_id,) = httpx.get(f"{self.first.url}/state/instances").json()
+        return httpx.get(f"{self.first.url}/instance/{instance_id}").json()
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: bool(self.instance()["ready"]), "an instance of two ranks", READY)
+
+    def pid(self, rank: int) -> int:
+        """Of the runner process of a rank."""
+        node_id = self.instance()["instance"]["shards"][rank]["node_id"]
+        (stack,) = [stack for stack in (self.first, self.second) if node_id in (stack.home / "node_id").read_text()]
+        (pid,) = stack.runner_pids()
+        return pid
+
+    def ask(self, question: str = QUESTION, **more: object) -> Chat:
+        """Ask with temperature 0."""
+        return Chat(self.first, question, model=EMBEDDED, **{"temperature": 0, **more})
+
+    def _linked(self) -> bool:
+        nodes = httpx.get(f"{self.first.url}/state/nodes").json()
+        return len(nodes) == 2 and all(node["links"] for node in nodes.values())
+
+
+@pytest.fixture(scope="module")
+def pair(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    pair = Pair(tmp_path_factory.mktemp("pair"), embedded_model)
+    try:
+        yield pair.start()
+    finally:
+        pair.stop()
+
+
+def assert_well(pair: Pair) -> None:
+    """The next answer is right."""
+    assert "Paris" in pair.ask(max_tokens=20).wait(120).text
+
+
+def test_it_answers(pair: Pair) -> None:
+    answer = pair.ask(max_tokens=20).wait(120)
+    assert answer.outcome == "complete"
+    assert "Paris" in answer.text
+
+
+def test_it_answers_as_one_process_does(pair: Pair, embedded_model: Path) -> None:
+    """Greedy, four side by side, begun one after the other."""
+    questions = [QUESTION, "Name three colours.", "What is two plus two?", STORY]
+    chats = [pair.ask(question, max_tokens=24).wait_text(1, 60) for question in questions]
+    assert [chat.wait(120).text for chat in chats] == [alone(embedded_model, question, 24) for question in questions]
+
+
+def test_chance_is_the_same_on_all_ranks(pair: Pair) -> None:
+    """Or they would feed different tokens into their layers, and notice."""
+    chats = [pair.ask(STORY, max_tokens=24, temperature=1.5) for _ in range(4)]
+    assert [chat.wait(120).outcome for chat in chats] == ["complete"] * 4
+
+
+def test_a_stop_sequence_ends_a_request_on_all_ranks(pair: Pair) -> None:
+    other = pair.ask(STORY, max_tokens=40)
+    stopped = pair.ask(max_tokens=20, stop=["Paris"]).wait(120)
+    assert (stopped.finish_reason, "Paris" in stopped.text) == ("stop", False)
+    assert other.wait(120).outcome == "complete"
+    assert_well(pair)
+
+
+def test_who_hangs_up_has_cancelled_on_all_ranks(pair: Pair) -> None:
+    others = [pair.ask(STORY, max_tokens=30) for _ in range(2)]
+    for _ in range(3):
+        pair.ask(STORY, max_tokens=1000).wait_text(2, 60).hang_up()
+    wait_until(lambda: pair.instance()["running"] <= len(others), "the slots of who hung up", 60)
+    assert [other.wait(120).outcome for other in others] == ["complete"] * 2
+    assert_well(pair)
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_killed_rank_ends_requests_at_once_and_all_start_again(pair: Pair, rank: int) -> None:
+    running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
+    survivor = pair.pid(1 - rank)
+    os.kill(pair.pid(rank), signal.SIGKILL)
+    assert [(chat.wait(5).outcome, chat.code) for chat in running] == [("error", "runner_failed")] * 3
+    pair.wait_ready()
+    assert pair.pid(1 - rank) != survivor
+    assert_well(pair)
+
+
+def test_a_stopped_rank_ends_requests_within_five_seconds_with_its_name(pair: Pair) -> None:
+    """SIGSTOP of a runner, as when a machine hangs: its connections stay, and nothing comes."""
+    running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
+    stopped = pair.pid(1)
+    os.kill(stopped, signal.SIGSTOP)
+    began = time.monotonic()
+    assert [(chat.wait(6).outcome, chat.code) for chat in running] == [("error", "runner_failed")] * 3
+    assert time.monotonic() - began < 5.5
+    assert running[0].error is not None
+    assert "no sign of life from rank 1 on node" in running[0].error["message"]
+    pair.wait_ready()
+    assert_well(pair)
+
+
+def alone(folder: Path, question: str, max_tokens: int) -> str:
+    """What mlx-lm's own `generate_step` says to a question, as text, without the end token."""
+    from exo.runner.tokenizer import HuggingFaceTokenizer
+    from tests.tiny_models import greedy_tokens
+
+    tokenizer = HuggingFaceTokenizer(folder)
+    prompt = tokenizer.encode_chat([{"role": "user", "content": question}])
+    detokenizer = tokenizer.detokenizer()
+    tokens = greedy_tokens(folder, prompt, max_tokens)
+    return "".join(detokenizer.push(token) for token in tokens if token not in tokenizer.end_tokens)
