@@ -10,6 +10,8 @@ from exo.runner.output.tools.calls import ToolSchemas
 from exo.runner.output.tools.formats import SYNTAXES, ToolSyntax
 
 _NO_TOOLS = ToolSyntax(openers={}, strays={})
+LEAD_MOST = 256
+"""White space before a call without a marker; after more of it a brace is text."""
 _LEAD = re.compile(r"\s*")
 _BETWEEN_CALLS = re.compile(r"[\s;]*")
 
@@ -100,7 +102,9 @@ class TextReader:
         """What belongs to a call that begins without a marker; holds what may come before one."""
         match = (_BETWEEN_CALLS if self._called else _LEAD).match(text)
         blank = match.end() if match else 0
-        if blank == len(text):
+        if blank > LEAD_MOST:
+            self._lead = False
+        elif blank == len(text):
             self._held = text
         elif text[blank] == "{" and self._syntax.bare is not None:
             self._block = self._syntax.bare(self._schemas)

@@ -21,6 +21,8 @@ _HEAD_SO_FAR = re.compile(
     rf"\s*(?:{_NAME}\s*(?:\[CALL_ID\]\s*(?:{_NAME}\s*)?)?(?:\[ARGS\]\s*|\[[A-Z_]*)?)?"
     r"|\s*\[\s*"
 )
+HEAD_MOST = 256
+"""Characters before the JSON; what is longer is no head."""
 CALL_KEYS = frozenset({"name", "parameters", "arguments", "type", "function", "id"})
 """The keys of a call in JSON; an object with another one is an answer."""
 
@@ -41,7 +43,7 @@ class MistralBlock:
         if self._scan is None:
             self._head += piece
             match = _HEAD.match(self._head)
-            if match is None:
+            if match is None or match.end() > HEAD_MOST:
                 return self._without_head()
             piece = self._head[match.end() :]
             self._head, self._name = self._head[: match.end()], match["name"]
@@ -55,7 +57,8 @@ class MistralBlock:
 
     def _without_head(self) -> Step:
         """A head that cannot become one is text."""
-        return Step() if _HEAD_SO_FAR.fullmatch(self._head) else Step([Text(TOOL_CALLS)], self._head)
+        may_become_one = len(self._head) <= HEAD_MOST and _HEAD_SO_FAR.fullmatch(self._head)
+        return Step() if may_become_one else Step([Text(TOOL_CALLS)], self._head)
 
     def _ended(self, text: str, end: int) -> Step:
         try:

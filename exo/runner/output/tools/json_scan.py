@@ -22,7 +22,7 @@ class JsonScan:
         self._in_string = False
         self._string_start = 0
         self._last_string = ""
-        self.keys: list[str] = []
+        self.keys: set[str] = set()
 
     @property
     def in_string(self) -> bool:
@@ -58,7 +58,7 @@ class JsonScan:
         elif mark in "}]":
             self._depth = max(0, self._depth - 1)
         elif self._depth == 1:
-            self.keys.append(self._last_string)
+            self.keys.add(self._last_string)
 
     def _quote(self) -> None:
         if self._in_string:

@@ -9,7 +9,7 @@ from exo.runner.output.tools.json_values import read_json
 KIMI_ARGUMENTS = "<|tool_call_argument_begin|>"
 DEEPSEEK_SEPARATOR = "<｜tool▁sep｜>"
 _KIMI_ID = re.compile(r"(?:functions\.)?(?P<name>.+?)(?::\d+)?")
-_FENCED = re.compile(r"\s*(?P<name>[^\n]+)\n\s*```(?:json)?\s*\n?(?P<arguments>.*?)\s*```\s*", re.DOTALL)
+FENCE = "```"
 
 
 def kimi_calls(body: str) -> list[ParsedCall]:
@@ -24,9 +24,12 @@ def kimi_calls(body: str) -> list[ParsedCall]:
 def deepseek_calls(body: str) -> list[ParsedCall]:
     """V3.1's name, separator and JSON, or V3's `function`, separator, name, and JSON in a fence."""
     head, _, tail = body.partition(DEEPSEEK_SEPARATOR)
-    fenced = _FENCED.fullmatch(tail)
-    if head.strip() == "function" and fenced is not None:
-        return [_call(fenced["name"], fenced["arguments"])]
+    if head.strip() == "function" and FENCE in tail:
+        name, _, fenced = tail.partition(FENCE)
+        arguments, _, after = fenced.removeprefix("json").rpartition(FENCE)
+        if after.strip():
+            raise ValueError("there is something after the arguments")
+        return [_call(name, arguments)]
     return [_call(head, tail)]
 
 

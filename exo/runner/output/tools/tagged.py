@@ -9,19 +9,21 @@ from exo.runner.output.tools.schema import Verbatim
 
 _FUNCTION = re.compile(r"\s*<function=(?P<name>[^>\n]*)>(?P<body>.*)</function>\s*", re.DOTALL)
 _QWEN_PARAMETER = re.compile(
-    r"\s*<parameter=(?P<key>[^>\n]*)>(?P<value>.*?)(?:</parameter>|\s*(?=\n<parameter=)|\s*\Z)", re.DOTALL
+    r"\s*<parameter=(?P<key>[^>\n]*)>(?P<value>.*?)(?:(?P<close></parameter>)|(?=\n<parameter=)|\Z)", re.DOTALL
 )
 _GLM_ARGUMENT = re.compile(
-    r"\s*<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<value>.*?)(?:</arg_value>|\s*(?=<arg_key>)|\s*\Z)", re.DOTALL
+    r"\s*<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<value>.*?)(?:(?P<close></arg_value>)|(?=<arg_key>)|\Z)",
+    re.DOTALL,
 )
 _INVOKE_NAME = re.compile(r'\s*"?(?P<name>[^">]*)"?\s*>')
 _MINIMAX_PARAMETER = re.compile(
-    r'\s*<parameter name="?(?P<key>[^">]*)"?\s*>(?P<value>.*?)(?:</parameter>|\s*(?=\n<parameter name=)|\s*\Z)',
+    r'\s*<parameter name="?(?P<key>[^">]*)"?\s*>(?P<value>.*?)'
+    r"(?:(?P<close></parameter>)|(?=\n<parameter name=)|\Z)",
     re.DOTALL,
 )
 _DSML_PARAMETER = re.compile(
     r'\s*<｜DSML｜parameter name="(?P<key>[^"]*)"(?:\s+string="(?P<string>true|false)")?\s*>(?P<value>.*?)'
-    r"(?:</｜DSML｜parameter>|\s*(?=\n<｜DSML｜parameter name=)|\s*\Z)",
+    r"(?:(?P<close></｜DSML｜parameter>)|(?=\n<｜DSML｜parameter name=)|\Z)",
     re.DOTALL,
 )
 
@@ -37,7 +39,7 @@ def function_calls(body: str) -> list[ParsedCall]:
         return json_calls(body)
     function = _full(_FUNCTION, body)
     arguments = {
-        named(found["key"]): Verbatim(found["value"].removeprefix("\n").removesuffix("\n"))
+        named(found["key"]): Verbatim(_value(found).removeprefix("\n").removesuffix("\n"))
         for found in _all(_QWEN_PARAMETER, function["body"])
     }
     return [ParsedCall(named(function["name"]), arguments)]
@@ -48,14 +50,14 @@ def glm_calls(body: str) -> list[ParsedCall]:
     if body.lstrip().startswith("{"):
         return json_calls(body)
     name, tag, rest = body.partition("<arg_key>")
-    arguments = {named(found["key"]): Verbatim(found["value"]) for found in _all(_GLM_ARGUMENT, tag + rest)}
+    arguments = {named(found["key"]): Verbatim(_value(found)) for found in _all(_GLM_ARGUMENT, tag + rest)}
     return [ParsedCall(_plain_name(name), arguments)]
 
 
 def invoke_calls(body: str) -> list[ParsedCall]:
     """What follows MiniMax's `<invoke name=`."""
     name, parameters = _invoked(body)
-    arguments = {named(found["key"]): Verbatim(found["value"]) for found in _all(_MINIMAX_PARAMETER, parameters)}
+    arguments = {named(found["key"]): Verbatim(_value(found)) for found in _all(_MINIMAX_PARAMETER, parameters)}
     return [ParsedCall(name, arguments)]
 
 
@@ -63,10 +65,15 @@ def dsml_calls(body: str) -> list[ParsedCall]:
     """What follows DeepSeek's `<｜DSML｜invoke name=`. A value that is marked as no string is JSON."""
     name, parameters = _invoked(body)
     arguments = {
-        named(found["key"]): Verbatim(found["value"], is_json=True) if found["string"] == "false" else found["value"]
+        named(found["key"]): Verbatim(_value(found), is_json=True) if found["string"] == "false" else _value(found)
         for found in _all(_DSML_PARAMETER, parameters)
     }
     return [ParsedCall(name, arguments)]
+
+
+def _value(argument: re.Match[str]) -> str:
+    """The value as it was written; white space after one that was not closed is no part of it."""
+    return argument["value"] if argument["close"] else argument["value"].rstrip()
 
 
 def _plain_name(text: str) -> str:
