@@ -13,4 +13,4 @@ from exo.runner.output.pipeline import OutputPipeline
 def pipeline_of(tokenizer: Tokenizer, stop: Sequence[str] = (), form: OutputFormat = PLAIN) -> OutputPipeline:
     """The pipeline of a request that only has stop sequences."""
     request = GenerationRequest(messages=(), params=SamplingParams(stop=tuple(stop)))
-    return open_pipeline(form, tokenizer.detokenizer, request)
+    return open_pipeline(form, tokenizer, request)

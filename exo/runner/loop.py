@@ -110,7 +110,7 @@ class RunnerLoop:
         self, task: GenerateTask, request: GenerationRequest, prompt: list[int], taken_at: float
     ) -> Generation:
         form = self._tokenizer.output_format(prompt)
-        pipeline = open_pipeline(form, self._tokenizer.detokenizer, request)
+        pipeline = open_pipeline(form, self._tokenizer, request)
         return Generation(task, pipeline, len(prompt), taken_at)
 
     async def _refuse(self, task: GenerateTask, refusal: Rejected, taken_at: float) -> None:

@@ -13,6 +13,7 @@ from exo.runner.history import Message, with_known_ids, with_written_arguments
 from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
+from exo.runner.output.harmony.vocabulary import OpenParser, harmony_parsers
 
 # Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -51,6 +52,8 @@ class HuggingFaceTokenizer:
         self._added = {number: token for number, token in fast.get_added_tokens_decoder().items()}
         texts = {token.content for token in self._added.values()}
         self._format = detect_format("\n".join(self._templates()), texts)
+        vocabulary = fast.get_vocab(with_added_tokens=False) if self._format.harmony else {}
+        self._harmony_parsers = harmony_parsers(vocabulary) if vocabulary else None
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -94,6 +97,11 @@ class HuggingFaceTokenizer:
             if token.special and any(token.content in marker for marker in markers)
         }
         return StreamDetokenizer(self._fast, shown)
+
+    @property
+    def harmony_parsers(self) -> OpenParser | None:
+        """What reads Harmony from tokens, for a model of gpt-oss' vocabulary."""
+        return self._harmony_parsers
 
     def _rendered(self, conversation: Sequence[Message], arguments: Mapping[str, object]) -> list[int]:
         try:

@@ -30,7 +30,7 @@ def generation_of(vector: Vector, tokenizer: ScriptedTokenizer) -> Generation:
     }
     request = ChatCompletionRequest.model_validate_json(json.dumps(body)).to_domain()
     script = Script.model_validate({"tokens": [], "format": vector["format"], "think": vector.get("think")})
-    pipeline = open_pipeline(script.output_format(), tokenizer.detokenizer, request)
+    pipeline = open_pipeline(script.output_format(), tokenizer, request)
     return Generation(GenerateTask(task_id=TASK, processes=("p",), reply_to="a"), pipeline, 1, 0.0)
 
 

@@ -18,6 +18,7 @@ FUNCTION_LINES_MOST = 60
 ENVIRONMENT = {
     "exo/config.py": "the settings",
     "exo/runner/tokenizer.py": "quiets a library before it is imported",
+    "exo/runner/output/harmony/vocabulary.py": "a package reads from there where its vocabulary is",
     "exo/runner/engines/mlx/blas.py": "BLAS takes its number of threads from there while it is loaded",
     "exo/runner/engines/mlx/group.py": "mlx.distributed takes rank and addresses from there",
 }

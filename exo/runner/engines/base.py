@@ -15,6 +15,7 @@ from exo.domain.shard import Shard
 from exo.runner.engines.ranks import Peers, Ranks
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
+from exo.runner.output.harmony.vocabulary import OpenParser
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ class Tokenizer(Protocol):
 
     def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
         """A fresh one, for one generation, that shows these markers even where a special token stands for one."""
+        ...
+
+    @property
+    def harmony_parsers(self) -> OpenParser | None:
+        """What reads Harmony from tokens, for a model of gpt-oss' vocabulary."""
         ...
 
 

@@ -8,6 +8,7 @@ from exo.errors import Rejected
 from exo.runner.engines.script import parse_script
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
+from exo.runner.output.harmony.vocabulary import OpenParser
 
 END_TOKEN = 256
 FIRST_PIECE = 1000
@@ -42,6 +43,11 @@ class ScriptedTokenizer:
     def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
         """A fresh one. Markers are text like any other."""
         return ScriptedDetokenizer(self)
+
+    @property
+    def harmony_parsers(self) -> OpenParser | None:
+        """None: its Harmony is text."""
+        return None
 
     def text(self, prompt: Sequence[int]) -> str:
         """The message that `encode_chat` made `prompt` of. Raises Rejected for tokens that are no bytes of a text."""

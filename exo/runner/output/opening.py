@@ -1,6 +1,7 @@
 """The pipeline of one generation, put together from the model's format and the request."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import Protocol
 
 from exo.domain.messages.requests import GenerationRequest
 from exo.runner.chat import json_object
@@ -8,17 +9,29 @@ from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.text import MARKERS as HARMONY_MARKERS
 from exo.runner.output.harmony.text import HarmonyText
+from exo.runner.output.harmony.tokens import HarmonyTokens
+from exo.runner.output.harmony.vocabulary import OpenParser
 from exo.runner.output.pipeline import OutputPipeline
 from exo.runner.output.reader import TextReader
-from exo.runner.output.source import ReadText
+from exo.runner.output.source import ReadText, TokenSource
 from exo.runner.output.tools.calls import ToolSchemas
 from exo.runner.output.tools.formats import SYNTAXES
 
-OpenDetokenizer = Callable[[Collection[str]], Detokenizer]
-"""Makes a detokenizer that shows these markers, where a special token stands for one."""
+
+class Decoding(Protocol):
+    """What turns a model's tokens into text."""
+
+    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
+        """One that shows these markers, where a special token stands for one."""
+        ...
+
+    @property
+    def harmony_parsers(self) -> OpenParser | None:
+        """For a model of gpt-oss' vocabulary."""
+        ...
 
 
-def open_pipeline(form: OutputFormat, detokenizer: OpenDetokenizer, request: GenerationRequest) -> OutputPipeline:
+def open_pipeline(form: OutputFormat, decoding: Decoding, request: GenerationRequest) -> OutputPipeline:
     """The pipeline of a generation. Where the request forbids calls, what looks like one is text.
 
     Raises Rejected where a tool's schema is no JSON object.
@@ -26,9 +39,17 @@ def open_pipeline(form: OutputFormat, detokenizer: OpenDetokenizer, request: Gen
     schemas = ToolSchemas({tool.name: json_object(tool.parameters, "tools") for tool in request.tools})
     if request.tool_choice == "none":
         form = form.replaced({"tools": None})
-    reader = HarmonyText(schemas) if form.harmony else TextReader(form, schemas)
-    source = ReadText(detokenizer(markers(form)), reader)
-    return OutputPipeline(source, request.params.stop, calls_most=None if request.parallel_tool_calls else 1)
+    calls_most = None if request.parallel_tool_calls else 1
+    return OutputPipeline(_source(form, decoding, schemas), request.params.stop, calls_most)
+
+
+def _source(form: OutputFormat, decoding: Decoding, schemas: ToolSchemas) -> TokenSource:
+    detokenizer = decoding.detokenizer(markers(form))
+    if not form.harmony:
+        return ReadText(detokenizer, TextReader(form, schemas))
+    if decoding.harmony_parsers is None:
+        return ReadText(detokenizer, HarmonyText(schemas))
+    return HarmonyTokens(decoding.harmony_parsers(), detokenizer, schemas)
 
 
 def markers(form: OutputFormat) -> frozenset[str]:

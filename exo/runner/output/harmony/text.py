@@ -17,12 +17,12 @@ class HarmonyText:
 
     __slots__ = ("_after_call", "_header", "_held", "_messages")
 
-    def __init__(self, schemas: ToolSchemas) -> None:
+    def __init__(self, schemas: ToolSchemas, after_call: bool = False) -> None:
         self._messages = HarmonyMessages(schemas)
         self._held = ""
         self._header: str | None = ""
         """The header so far, None within a message."""
-        self._after_call = False
+        self._after_call = after_call
         """Whether what comes follows a call, where nothing but a message has a meaning."""
 
     @property
