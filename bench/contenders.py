@@ -1,9 +1,7 @@
 """What is compared, each in a process of its own: bare mlx-lm, mlx_lm.server, and exo's whole stack."""
 
-import asyncio
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -11,26 +9,18 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
+from bench.figures import Measured
+
+BARE, ENGINE = "bench.bare_mlx", "bench.engine_process"
+ORDERS = {BARE, ENGINE}
+"""Modules of processes that take orders on standard input and answer on standard output."""
+
 READY_PATIENCE = 90.0
 """Seconds that a contender may take to load."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Output tokens and the seconds that they took, first request to last token."""
-
-    tokens: int
-    seconds: float
-
-    @property
-    def speed(self) -> float:
-        """Tokens per second."""
-        return self.tokens / self.seconds
 
 
 @contextmanager
@@ -41,7 +31,7 @@ def running(command: Sequence[str], log: Path, environment: dict[str, str]) -> G
             command,
             env={**os.environ, **environment},
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if "bench.bare_mlx" in command else output,
+            stdout=subprocess.PIPE if ORDERS & set(command) else output,
             stderr=output,
             start_new_session=True,
         )
@@ -55,22 +45,60 @@ def running(command: Sequence[str], log: Path, environment: dict[str, str]) -> G
             os.killpg(process.pid, signal.SIGKILL)
 
 
+Generate = Callable[[list[list[int]], int], Measured]
+"""Called with prompts as tokens and the number of tokens to generate."""
+
+
 @contextmanager
-def bare(folder: Path, work: Path) -> Generator[Callable[[list[list[int]], int], Measured]]:
-    """Bare mlx-lm: called with prompts as tokens and the number of tokens to generate."""
-    command = [sys.executable, "-m", "bench.bare_mlx", str(folder), str(work / "cache")]
-    with running(command, work / "bare.log", {}) as process:
-        stdin, stdout = process.stdin, process.stdout
-        assert stdin is not None and stdout is not None
-        while (line := stdout.readline()) and line != b"ready\n":
-            pass
+def bare(folder: Path, work: Path) -> Generator[Generate]:
+    """Bare mlx-lm."""
+    with _ordered(["-m", BARE, str(folder), str(work / "cache")], work / "bare.log") as generate:
+        yield generate
 
-        def measure(prompts: list[list[int]], max_tokens: int) -> Measured:
-            stdin.write(json.dumps({"prompts": prompts, "max_tokens": max_tokens}).encode() + b"\n")
-            stdin.flush()
-            return Measured(**json.loads(stdout.readline()))
 
-        yield measure
+@contextmanager
+def engine(folder: Path, work: Path, threads: int = 1) -> Generator[Generate]:
+    """Our engine by itself, on as many threads as it finds free cores for, at most `threads`."""
+    arguments = ["-m", ENGINE, str(folder), str(work / "cache"), "--threads", str(threads)]
+    with _ordered(arguments, work / f"engine-{threads}.log") as generate:
+        yield generate
+
+
+@contextmanager
+def _ordered(arguments: list[str], log: Path) -> Generator[Generate]:
+    """A process that takes orders as lines of JSON, when it is ready."""
+    with running([sys.executable, *arguments], log, {}) as process:
+        wait_said(process)
+        yield lambda prompts, max_tokens: order(process, prompts, max_tokens)
+
+
+def wait_said(process: subprocess.Popen[bytes]) -> None:
+    """Return once the process has said that it is ready, or has ended."""
+    assert process.stdout is not None
+    while (line := process.stdout.readline()) and line != b"ready\n":
+        pass
+
+
+def order(process: subprocess.Popen[bytes], prompts: list[list[int]], max_tokens: int) -> Measured:
+    """What a process that takes orders needed to generate."""
+    give_order(process, prompts, max_tokens)
+    return take_answer(process)
+
+
+def give_order(process: subprocess.Popen[bytes], prompts: list[list[int]], max_tokens: int) -> None:
+    """Have a process begin to generate."""
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"prompts": prompts, "max_tokens": max_tokens}).encode() + b"\n")
+    process.stdin.flush()
+
+
+def take_answer(process: subprocess.Popen[bytes]) -> Measured:
+    """What it measured, when it is done. Raises RuntimeError where it ended instead."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"the process {process.args} ended: its log says why")
+    return Measured(**json.loads(line))
 
 
 @contextmanager
@@ -102,50 +130,6 @@ def exo(work: Path, **settings: str) -> Generator[str]:
         yield url
 
 
-async def stream_all(url: str, model: str, questions: Sequence[str], max_tokens: int) -> Measured:
-    """Ask all questions side by side, at temperature 0, streaming; what came back in all."""
-    async with httpx.AsyncClient(base_url=url, timeout=None) as client:
-        began = time.perf_counter()
-        counts = await asyncio.gather(*(_stream(client, model, question, max_tokens) for question in questions))
-        return Measured(sum(counts), time.perf_counter() - began)
-
-
-class Wire:
-    """One connection to a server, with nothing in between: a client library takes a millisecond of its own."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    @classmethod
-    async def open(cls, url: str) -> "Wire":
-        """Connect."""
-        host, _, port = url.removeprefix("http://").partition(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
-
-    async def round_trip(self) -> float:
-        """Seconds of a GET that needs nobody but the server itself."""
-        began = time.perf_counter()
-        self._writer.write(b"GET /health HTTP/1.1\r\nhost: exo\r\n\r\n")
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        await self._reader.readexactly(length)
-        return time.perf_counter() - began
-
-    async def first_chunk(self, model: str, question: str) -> float:
-        """Seconds from sending a request for a stream to its first content."""
-        body = json.dumps(_body(model, question, 16)).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: exo\r\ncontent-length: {len(body)}\r\n"
-        began = time.perf_counter()
-        self._writer.write(f"{head}content-type: application/json\r\n\r\n".encode() + body)
-        received, first = b"", 0.0
-        while not received.endswith(b"0\r\n\r\n"):
-            received += await self._reader.read(65536)
-            if not first and re.search(rb'"content":"[^"]', received):
-                first = time.perf_counter() - began
-        return first
-
-
 def free_port() -> int:
     """A port that nobody listens at."""
     with socket.socket() as probe:
@@ -164,19 +148,3 @@ def wait_ready(url: str) -> None:
             pass
         time.sleep(0.1)
     raise TimeoutError(f"{url} was not ready within {READY_PATIENCE:.0f} s")
-
-
-async def _stream(client: httpx.AsyncClient, model: str, question: str, max_tokens: int) -> int:
-    tokens = 0
-    body = {**_body(model, question, max_tokens), "stream_options": {"include_usage": True}}
-    async with client.stream("POST", "/v1/chat/completions", json=body) as response:
-        async for line in response.aiter_lines():
-            data = line.removeprefix("data: ")
-            if data.startswith("{") and (usage := json.loads(data).get("usage")):
-                tokens = int(usage["completion_tokens"])
-    return tokens
-
-
-def _body(model: str, question: str, max_tokens: int) -> dict[str, object]:
-    messages = [{"role": "user", "content": question}]
-    return {"model": model, "messages": messages, "max_tokens": max_tokens, "temperature": 0, "stream": True}

@@ -1,7 +1,35 @@
-"""How figures are printed."""
+"""Figures: what was measured, in turn, and how it is printed."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Tokens and the seconds that they took."""
+
+    tokens: int
+    seconds: float
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second."""
+        return self.tokens / self.seconds
+
+
+def in_turn(measures: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """What each measured, round after round; the order moves by one each round, so that nobody is always first."""
+    found: dict[str, list[T]] = {name: [] for name in measures}
+    names = list(measures)
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            found[name].append(measures[name]())
+    return found
 
 
 def spread(values: Sequence[float], form: str) -> str:

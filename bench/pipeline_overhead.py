@@ -12,10 +12,12 @@ import argparse
 import asyncio
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from bench.contenders import Measured, Wire, bare, exo, mlx_server, stream_all
-from bench.figures import percentiles, ratios, spread
+from bench.contenders import bare, exo, mlx_server
+from bench.figures import Measured, in_turn, percentiles, ratios, spread
+from bench.streaming import Wire, stream_all
 from exo.models.catalog import embedded
 from exo.models.store import Store
 from exo.runner.tokenizer import HuggingFaceTokenizer
@@ -47,7 +49,7 @@ def throughput(work: Path, rounds: int, max_tokens: int) -> None:
     with (
         bare(folder, work) as generate,
         mlx_server(folder, work) as server_url,
-        exo(work, model_folders=str(MODELS)) as exo_url,
+        exo(work, model_folders=str(MODELS), cpu_threads="1") as exo_url,
     ):
         contenders: dict[str, Measure] = {
             "bare mlx-lm": lambda streams: generate(prompts[:streams], max_tokens),
@@ -57,22 +59,12 @@ def throughput(work: Path, rounds: int, max_tokens: int) -> None:
         for measure in contenders.values():
             measure(1)  # not counted: whatever is compiled, is compiled here
         for streams in (1, 8):
-            report(streams, compare(contenders, streams, rounds))
+            report(streams, in_turn({name: partial(measure, streams) for name, measure in contenders.items()}, rounds))
 
 
 def asked(url: str, model: str, questions: list[str], max_tokens: int) -> Measured:
     """All questions side by side over HTTP."""
     return asyncio.run(stream_all(url, model, questions, max_tokens))
-
-
-def compare(contenders: dict[str, Measure], streams: int, rounds: int) -> dict[str, list[Measured]]:
-    """Each contender's measurements, taken in turn; the order moves by one each round."""
-    found: dict[str, list[Measured]] = {name: [] for name in contenders}
-    names = list(contenders)
-    for number in range(rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            found[name].append(contenders[name](streams))
-    return found
 
 
 def report(streams: int, found: dict[str, list[Measured]]) -> None:

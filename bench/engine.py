@@ -1,0 +1,47 @@
+"""How fast is the engine, and what do the rest of the stack, a schema, a long prompt and a second rank cost it?
+
+Each question measures its contenders in turn, round after round, in one run; printed are medians and ranges, and the
+ratios of each round. Where nothing else is said, all compute with one thread, on SmolLM2-135M in float32.
+
+usage: python -m bench.engine [--only speed,prefix,gap,structured,threads] [--rounds N] [--quick]
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.engine_gap import gap
+from bench.engine_prefix import prefix
+from bench.engine_setup import Setup
+from bench.engine_speed import speed
+from bench.engine_structured import structured
+from bench.engine_threads import threads
+
+QUESTIONS: dict[str, Callable[[Setup], None]] = {
+    "speed": speed,
+    "prefix": prefix,
+    "gap": gap,
+    "structured": structured,
+    "threads": threads,
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="How fast the engine is.")
+    parser.add_argument("--only", default=",".join(QUESTIONS), help="questions, separated by commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="two rounds of prompts and answers a quarter as long")
+    options = parser.parse_args()
+    asked = options.only.split(",")
+    if unknown := set(asked) - set(QUESTIONS):
+        parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(QUESTIONS)}")
+    with tempfile.TemporaryDirectory() as work:
+        setup = Setup(Path(work), 2 if options.quick else options.rounds, 0.25 if options.quick else 1.0)
+        for name in asked:
+            QUESTIONS[name](setup)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""What more threads than one give, when cores are free and when they are not."""
+
+from functools import partial
+
+from bench.contenders import engine
+from bench.engine_setup import Setup
+from bench.engine_speed import by_tokens, decode, prefill, report
+from bench.figures import in_turn
+from exo.node.cores import compute_cores
+
+STREAMS = (1, 8)
+
+
+def threads(setup: Setup) -> None:
+    """Print the speeds of our engine on one thread, and on as many as it finds free cores for."""
+    cores = compute_cores()
+    if cores < 2:
+        print("\nthreads: there is one core only")
+        return
+    names = "one thread", f"up to {cores}"
+    with engine(setup.folder, setup.work) as one, engine(setup.folder, setup.work, threads=cores) as more:
+        contenders = dict(zip(names, (by_tokens(setup, one), by_tokens(setup, more)), strict=True))
+        for streams in STREAMS:
+            for name, measure in (("prefill", prefill), ("decode", decode)):
+                measures = {who: partial(measure, setup, ask, streams) for who, ask in contenders.items()}
+                report(f"{name}, {streams} streams", in_turn(measures, setup.rounds), [(names[1], names[0])])
