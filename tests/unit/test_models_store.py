@@ -77,6 +77,16 @@ def test_offline_only_what_needs_no_network_is_offered(tmp_path: Path, tiny: Pat
     assert {held.status for held in online} == {"obtainable"}
 
 
+@pytest.mark.parametrize(("come", "held"), [(0, 0.0), (9, 0.0), (35, 0.3), (99, 0.9), (300, 0.9)])
+def test_the_part_of_a_download_that_has_come_is_told_in_tenths(tmp_path: Path, come: int, held: float) -> None:
+    one = card("a/b", HubSource(repository="a/b")).model_copy(update={"weight_bytes": 100})
+    partial = tmp_path / ".downloads" / "a--b"
+    partial.mkdir(parents=True)
+    (partial / "model.safetensors.part").write_bytes(b"x" * come)
+    (holding,) = Store(tmp_path, cards=[one]).holdings()
+    assert (holding.status, holding.held) == ("obtainable", held)
+
+
 def test_a_model_that_is_ready_is_not_prepared_again(tmp_path: Path) -> None:
     folder = model_folder(tmp_path / "models" / "owner--own")
     assert Store(tmp_path / "models", cards=()).prepare(card("owner/own")) == folder
