@@ -1,5 +1,7 @@
 """Two workers on one machine, with a home each, are two nodes: they find each other, and a model goes over both."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,13 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.cluster.chats import Chat, script, words
 from tests.stack import Stack, wait_until
 
 MODEL = "exo/scripted"
 
 
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Stack]]:
     """A node, and beside it a second worker."""
     folder: Path = tmp_path_factory.mktemp("two")
     first = Stack(folder / "first", default_model="none")
@@ -22,10 +25,16 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         first.start()
         second.start(["worker"])
         wait_until(lambda: first.is_up() and len(linked(first)) == 2, "two nodes that reach each other", 60)
-        yield first
+        yield first, second
     finally:
         second.stop()
         first.stop()
+
+
+@pytest.fixture
+def stack(workers: tuple[Stack, Stack]) -> Stack:
+    """The node with the API."""
+    return workers[0]
 
 
 def nodes(stack: Stack) -> dict[str, Any]:
@@ -89,3 +98,77 @@ def test_the_command_line_shows_where_a_model_could_go(stack: Stack) -> None:
     shown = stack.cli("place", MODEL, "--preview")
     assert shown.returncode == 0, shown.stderr
     assert "pipeline" in shown.stdout
+
+
+@pytest.fixture
+def both(workers: tuple[Stack, Stack]) -> Iterator[str]:
+    """An instance over both nodes, ready."""
+    stack, second = workers
+    wait_until(lambda: len(linked(stack)) == 2, "two nodes that reach each other")
+    placed = stack.cli("place", MODEL, "--min-nodes", "2")
+    assert placed.returncode == 0, placed.stderr
+    wait_until(stack.is_ready, "an instance over both nodes")
+    instance_id = placed.stdout.partition(":")[0]
+    yield instance_id
+    httpx.delete(f"{stack.url}/instance/{instance_id}", params={"wait": 10}, timeout=20)
+    wait_until(lambda: not stack.runner_pids() and not second.runner_pids(), "the runners' end")
+
+
+def runners(stack: Stack, instance_id: str) -> list[dict[str, Any]]:
+    return httpx.get(f"{stack.url}/instance/{instance_id}").json()["runners"]
+
+
+def test_a_model_over_both_nodes_answers(stack: Stack, both: str) -> None:
+    shards = httpx.get(f"{stack.url}/instance/{both}").json()["instance"]["shards"]
+    assert [(shard["rank"], shard["start_layer"], shard["end_layer"]) for shard in shards] == [(0, 2, 4), (1, 0, 2)]
+    assert [shard["host"] for shard in shards] == ["127.0.0.1", "127.0.0.1"]
+    chat = Chat(stack, script(20)).wait()
+    assert (chat.outcome, chat.text) == ("complete", "".join(words(20)))
+
+
+def test_a_killed_rank_ends_what_ran_and_all_ranks_start_again(workers: tuple[Stack, Stack], both: str) -> None:
+    stack, second = workers
+    before = [runner["process"] for runner in runners(stack, both)]
+    chat = Chat(stack, script(500, 0.05)).wait_text(3)
+    victim = next(one for one in workers if node_of(one) == runners(stack, both)[1]["node_id"])
+    os.kill(victim.runner_pids()[0], signal.SIGKILL)
+    chat.wait(5)
+    assert (chat.outcome, chat.code) == ("error", "runner_failed")
+    wait_until(lambda: all(one["status"]["type"] == "ready" for one in runners(stack, both)), "both ranks again")
+    after = [runner["process"] for runner in runners(stack, both)]
+    assert not set(before) & set(after)
+    assert len(stack.runner_pids()) == len(second.runner_pids()) == 1
+    assert Chat(stack, script(20)).wait().text == "".join(words(20))
+
+
+def test_a_worker_that_is_started_again_breaks_the_group_and_it_comes_back(
+    workers: tuple[Stack, Stack], both: str
+) -> None:
+    stack, second = workers
+    before = {runner["process"] for runner in runners(stack, both)}
+    chat = Chat(stack, script(500, 0.05)).wait_text(3)
+    second.kill("worker")
+    second.start(["worker"])
+    chat.wait(10)
+    assert chat.outcome == "error"
+    wait_until(
+        lambda: all(one["status"]["type"] == "ready" and one["process"] not in before for one in runners(stack, both)),
+        "both ranks again",
+    )
+    assert Chat(stack, script(20)).wait().text == "".join(words(20))
+
+
+def test_a_lost_node_takes_the_instance_and_who_asks_next_gets_another(workers: tuple[Stack, Stack], both: str) -> None:
+    stack, second = workers
+    second.kill("worker")
+    wait_until(lambda: httpx.get(f"{stack.url}/instance/{both}").status_code == 404, "the end of the instance", 20)
+    chat = Chat(stack, script(20)).wait()
+    assert chat.text == "".join(words(20))
+    assert [len(one["shards"]) for one in httpx.get(f"{stack.url}/state/instances").json().values()] == [1]
+    for instance_id in httpx.get(f"{stack.url}/state/instances").json():
+        httpx.delete(f"{stack.url}/instance/{instance_id}", params={"wait": 10}, timeout=20)
+    second.start(["worker"])
+
+
+def node_of(stack: Stack) -> str:
+    return (stack.home / "node_id").read_text().strip()

@@ -27,13 +27,13 @@ class Hops:
 
 
 def best_links(nodes: Sequence[Node], order: Sequence[LinkKind]) -> Hops:
-    """Between each two nodes, the best of the links that have an address: by kind, then by round trip."""
+    """Between each two nodes, the best of the links that have an address: by kind, then by milliseconds."""
     places = {kind: place for place, kind in enumerate(order)}
     known = {node.node_id for node in nodes}
     links: dict[Hop, Link] = {}
     for node in nodes:
         usable = [link for link in node.links if link.kind in places and link.to in known and link.to != node.node_id]
-        for link in sorted(usable, key=lambda link: (places[link.kind], link.round_trip_ms, link.address)):
+        for link in sorted(usable, key=lambda link: (places[link.kind], int(link.round_trip_ms), link.address)):
             links.setdefault((node.node_id, link.to), link)
     kinds = sorted({places[link.kind] for link in links.values()})
     tiers = [frozenset(hop for hop, link in links.items() if places[link.kind] <= worst) for worst in kinds]
