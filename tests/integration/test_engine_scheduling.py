@@ -57,6 +57,20 @@ def test_staggered_requests_get_the_tokens_of_mlx_lm_from_an_empty_and_from_a_fu
     scheduler.close()
 
 
+@pytest.mark.parametrize("family", ["llama", "qwen3", "deepseek_v3"])
+def test_short_prompts_that_come_together_are_computed_in_one_step(family: str, tiny_model: TinyModels) -> None:
+    folder = tiny_model(family)
+    scheduler = scheduler_of(folder, slice_tokens=256)
+    prompts = {f"of {length}": tiny_models.prompt(length, seed=length) for length in (2, 5, 9, 17, 18, 25, 33, 60)}
+    for name, prompt in prompts.items():
+        submit(scheduler, name, prompt)
+    seen = Seen()
+    seen.take(scheduler.step())
+    assert set(seen.prefilled) == set(prompts)
+    assert drain(scheduler, seen).tokens == {name: expected(folder, prompt) for name, prompt in prompts.items()}
+    scheduler.close()
+
+
 @pytest.mark.parametrize("family", tiny_models.FAMILIES)
 def test_a_conversation_goes_on_and_branches_from_what_was_kept(family: str, tiny_model: TinyModels) -> None:
     folder = tiny_model(family)

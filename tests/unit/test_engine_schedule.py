@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exo.runner.engines.mlx.schedule import OLDEST_EVERY, WaitingPrompt, next_slices
+from exo.runner.engines.mlx.schedule import OLDEST_EVERY, PASS_TOKENS, Slice, WaitingPrompt, next_slices, shared_passes
 from exo.runner.engines.mlx.slices import BUSY_STALL, IDLE_STALL, LEAST, MOST, SlicePace
 
 
@@ -62,6 +62,26 @@ def test_a_pass_counts_as_sixteen_tokens_so_that_many_tiny_prompts_keep_to_the_t
 
 def test_a_slice_ends_where_a_state_is_wanted() -> None:
     assert taken([waiting("a", 500, 0, until_stop=30)], 64, step=1) == {"a": 30}
+
+
+def test_short_prompts_of_like_length_share_a_pass_and_others_do_not() -> None:
+    slices = [Slice(str(tokens), tokens, can_share=tokens < 400) for tokens in (20, 25, 500, 300, 22, 305)]
+    assert [[one.tokens for one in group] for group in shared_passes(slices)] == [[500], [20, 22, 25], [300, 305]]
+
+
+def test_only_a_prompt_that_is_computed_to_its_end_may_share() -> None:
+    prompts = [WaitingPrompt("short", 40, 0, 40, can_share=True), WaitingPrompt("long", 400, 1, 400, can_share=True)]
+    assert [one.can_share for one in next_slices(prompts, 64, step=1)] == [True, False]
+
+
+@given(st.lists(st.integers(1, 200), max_size=20))
+def test_padding_costs_less_than_the_passes_that_it_saves(lengths: list[int]) -> None:
+    passes = shared_passes([Slice(number, length, can_share=True) for number, length in enumerate(lengths)])
+    assert sorted(one.key for group in passes for one in group) == list(range(len(lengths)))
+    for group in passes:
+        tokens = [one.tokens for one in group]
+        padded = len(tokens) * max(tokens) + PASS_TOKENS
+        assert padded <= sum(tokens) + PASS_TOKENS * len(tokens)
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(16, 2048), st.integers(0, 20))

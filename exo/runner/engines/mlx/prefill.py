@@ -1,19 +1,20 @@
 """A prompt while it is computed, slice by slice, on a state of its own.
 
-One prompt at a time, as mlx-lm's `generate_step` does it: prompts of different lengths that share a pass have to be
-padded, which costs as much as it saves once a pass has 64 tokens, and of which state spaces and windows must be kept
-free. Only decoding, where all have one token, is done for all in one pass.
+Mostly one prompt at a time, as mlx-lm's `generate_step` does it: prompts of different lengths that share a pass have to
+be padded, of which state spaces and windows must be kept free. Several short ones that are computed to their ends may
+share one where every layer keeps all tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import mlx.core as mx
 from mlx import nn
+from mlx_lm.generate import PromptProcessingBatch
 
 from exo.runner.engines.mlx.kept import Kept, Snapshot, snapshot
-from exo.runner.engines.mlx.layers import LayerCache, evaluate, shared_copy, total_bytes
+from exo.runner.engines.mlx.layers import LayerCache, evaluate, new_layers, shared_copy, total_bytes
 from exo.runner.engines.mlx.prefix_cache import Tokens, as_tokens
 from exo.runner.engines.mlx.request import Request
 
@@ -90,3 +91,16 @@ class Prefill:
         assert self.layers is not None
         layers, self.layers = self.layers, None
         return layers
+
+
+def compute_together(model: nn.Module, prefills: Sequence[Prefill]) -> None:
+    """Computes prompts of which nothing is computed yet to their ends, in one pass."""
+    make = cast(Callable[..., Any], PromptProcessingBatch)
+    longest = max(prefill.end for prefill in prefills)
+    fresh = [new_layers(model) for _ in prefills]
+    batch = make(model, uids=list(range(len(fresh))), caches=fresh, prefill_step_size=longest)
+    batch.prompt([prefill.tokens[:-1].tolist() for prefill in prefills])
+    for index, prefill in enumerate(prefills):
+        layers = cast(list[LayerCache], batch.extract_cache(index))
+        evaluate(layers)
+        prefill.layers, prefill.done = layers, prefill.end

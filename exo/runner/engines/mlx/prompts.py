@@ -12,15 +12,15 @@ from exo.runner.engines.base import FailedOutput, PrefillOutput
 from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
 from exo.runner.engines.mlx.keeping import Keeping
 from exo.runner.engines.mlx.layers import new_layers
-from exo.runner.engines.mlx.prefill import Prefill
+from exo.runner.engines.mlx.prefill import Prefill, compute_together
 from exo.runner.engines.mlx.prefix_cache import Found, common_length
 from exo.runner.engines.mlx.request import Request
-from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, next_slices
+from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, next_slices, shared_passes
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import Ranks
 
 SHARED_LEAST = 32
-"""Tokens that another prompt has computed or will, for this one to wait for them."""
+"""Tokens that another prompt has computed or will, for this one to wait for them, or for their state to be kept."""
 TAIL = 16
 """Tokens before a prompt's end where a state that cannot be trimmed is kept too: what a chat template adds to have the
 assistant begin may be another thing in the next turn's history."""
@@ -72,7 +72,8 @@ class Prompts:
         self._steps += 1
         (budget,) = self._ranks.agree([self._pace.tokens(busy=busy)])
         waiting = [
-            WaitingPrompt(prefill, prefill.left, prefill.request.arrived, prefill.until_stop) for prefill in prefills
+            WaitingPrompt(prefill, prefill.left, prefill.request.arrived, prefill.until_stop, self._can_share(prefill))
+            for prefill in prefills
         ]
         return self._timed(next_slices(waiting, budget, self._steps))
 
@@ -88,11 +89,24 @@ class Prompts:
         """Computes slices, and tells the pace how long they took, less what decoding still had to do."""
         mx.synchronize(generation_stream)
         began = time.perf_counter()
-        outputs = [self._compute(slice_.key, slice_.tokens) for slice_ in slices]
+        outputs = [output for group in shared_passes(slices) for output in self._compute_group(group)]
         self._pace.took(sum(slice_.tokens for slice_ in slices), time.perf_counter() - began)
         # Temporary arrays are as large as the slice; mlx-lm gives them back after each, too.
         mx.clear_cache()
         return outputs
+
+    def _can_share(self, prefill: Prefill) -> bool:
+        return self._snapshot_every is None and prefill.done == 0
+
+    def _compute_group(self, group: Sequence[Slice[Prefill]]) -> list[PrefillOutput | FailedOutput]:
+        if len(group) > 1:
+            try:
+                compute_together(self._model, [slice_.key for slice_ in group])
+            except STEP_ERRORS as error:
+                self._failures.check_alone(error)
+            else:
+                return [_progress(slice_.key) for slice_ in group]
+        return [self._compute(slice_.key, slice_.tokens) for slice_ in group]
 
     def _compute(self, prefill: Prefill, tokens: int) -> PrefillOutput | FailedOutput:
         request = prefill.request
@@ -103,7 +117,7 @@ class Prompts:
             return self._failures.of(request.task_id, error)
         if prefill.done in prefill.stops:
             self._keep(prefill)
-        return PrefillOutput(request.task_id, prefill.done, len(prefill.tokens), prefill.cached)
+        return _progress(prefill)
 
     def _begin_all(self) -> None:
         """Has every prompt begin that need not wait for another one to compute what both begin with."""
@@ -134,7 +148,8 @@ class Prompts:
         if self._snapshot_every is None:
             return set()
         every = range(self._snapshot_every, prefill.end, self._snapshot_every)
-        return {stop for stop in (*every, found.shared, prefill.end - TAIL) if stop > found.length}
+        stops = (*every, found.shared, prefill.end - TAIL)
+        return {stop for stop in stops if stop - found.length >= SHARED_LEAST}
 
     def _keep(self, prefill: Prefill) -> None:
         if prefill.done == 0:
@@ -142,3 +157,7 @@ class Prompts:
         if self._snapshot_every is not None:
             prefill.keep_snapshot()
         self._keeping.put(prefill.tokens[: prefill.done], prefill.kept())
+
+
+def _progress(prefill: Prefill) -> PrefillOutput:
+    return PrefillOutput(prefill.request.task_id, prefill.done, len(prefill.tokens), prefill.cached)

@@ -4,6 +4,8 @@ Every step gives one token to each request that decodes, and one slice of prefil
 steps of four the prompt with the fewest tokens left comes first, which makes the mean time to a first token shortest:
 a short question passes a long document. In the fourth it is the prompt that came first, so that a long one gets at
 least a quarter of the prefill however many short ones keep coming. What a prompt leaves of a slice goes to the next.
+
+A pass through the model has a price of its own, so that short prompts are cheaper together, padded to the longest.
 """
 
 from collections.abc import Sequence
@@ -29,6 +31,8 @@ class WaitingPrompt(Generic[Key]):
     """Its number in the order of arrival."""
     until_stop: int
     """Tokens until it must pause, because its state is wanted there; `left` where it need not."""
+    can_share: bool = False
+    """Whether it may be computed together with others, if that is to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +41,34 @@ class Slice(Generic[Key]):
 
     key: Key
     tokens: int
+    can_share: bool = False
 
 
 def next_slices(prompts: Sequence[WaitingPrompt[Key]], budget: int, step: int) -> list[Slice[Key]]:
     """What one step computes: at most one slice a prompt, together about `budget` tokens; `step` counts the steps.
 
-    At least one token of one prompt is in it where there is one. A prompt with nothing left gets a slice of none.
+    At least one token of one prompt is in it where there is one.
     """
     slices: list[Slice[Key]] = []
     for prompt in _in_turn(prompts, step):
         if budget <= 0:
             break
         tokens = min(prompt.until_stop, budget)
-        slices.append(Slice(prompt.key, tokens))
-        budget -= max(tokens, PASS_TOKENS) if tokens else 0
+        slices.append(Slice(prompt.key, tokens, prompt.can_share and tokens == prompt.left))
+        budget -= max(tokens, PASS_TOKENS)
     return slices
+
+
+def shared_passes(slices: Sequence[Slice[Key]]) -> list[list[Slice[Key]]]:
+    """The slices in groups that are computed in one pass each: as long as the padding costs less than a pass."""
+    passes: list[list[Slice[Key]]] = [[one] for one in slices if not one.can_share]
+    group: list[Slice[Key]] = []
+    for one in sorted((one for one in slices if one.can_share), key=lambda one: one.tokens):
+        if group and len(group) * (one.tokens - group[-1].tokens) > PASS_TOKENS:
+            passes.append(group)
+            group = []
+        group.append(one)
+    return [*passes, group] if group else passes
 
 
 def _in_turn(prompts: Sequence[WaitingPrompt[Key]], step: int) -> list[WaitingPrompt[Key]]:
