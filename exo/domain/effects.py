@@ -64,9 +64,9 @@ def outstanding(state: State) -> list[Effect]:
 
 def connect(state: State, instance: Instance) -> list[Effect]:
     """The task that makes a group of an instance's ranks, once each has a process that waits for its peers."""
-    runners = [state.runners[runner_id] for runner_id in instance.runner_ids]
+    runners = [state.runners[one] for one in instance.runner_ids if one in state.runners]
     ports = [runner.status.port for runner in runners if isinstance(runner.status, Joining)]
-    if len(ports) < len(runners):
+    if len(ports) < len(instance.shards):
         return []
     processes = tuple(runner.process for runner in runners)
     addresses = tuple(f"{shard.host}:{port}" for shard, port in zip(instance.shards, ports, strict=True))

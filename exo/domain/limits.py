@@ -46,8 +46,10 @@ HEADROOM_PERCENT_VLLM = 130
 UNIFIED_SHARE = 0.75
 """Of memory shared with a GPU, the part that models may fill."""
 
-CANDIDATES_MOST = 1000
-"""Groups of nodes of one size that a placement looks at, the best ones first: all there are up to 12 nodes."""
+NODES_FEW = 12
+"""Up to so many nodes a placement looks at every group of them: 924 at most of one size."""
+CANDIDATES_MOST = 200
+"""With more nodes, groups of one size that it looks at, the best ones first."""
 
 
 def backoff(failures: int) -> float:

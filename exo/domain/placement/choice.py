@@ -87,7 +87,8 @@ def _groups(found: Survey, size: int) -> list[list[Room]]:
     able = sorted(found.able, key=lambda room: (-room.held, -room.free, room.node.node_id))
     required = [room for room in able if room.node.node_id in found.request.node_ids]
     others = [room for room in able if room.node.node_id not in found.request.node_ids]
-    chosen = islice(combinations(others, max(0, size - len(required))), limits.CANDIDATES_MOST)
+    most = None if len(able) <= limits.NODES_FEW else limits.CANDIDATES_MOST
+    chosen = islice(combinations(others, max(0, size - len(required))), most)
     groups = [sorted([*required, *some], key=lambda room: (-room.free, room.node.node_id)) for some in chosen]
     return sorted(groups, key=_rank)
 
