@@ -28,6 +28,7 @@ STATUSES: Mapping[str, int] = {
     "tools_not_supported": 400,
     "unsupported_parameter": 400,
     "context_length_exceeded": 400,
+    "invalid_response_format": 400,
     "ambiguous_model": 400,
     "not_found": 404,
     "model_not_found": 404,
@@ -116,10 +117,11 @@ _HTTP_CODES: Mapping[int, str] = {
 class GenerationFailed(ExoError):  # noqa: N818  (as the event's finish reason)
     """A generation ended without an answer."""
 
-    def __init__(self, code: str, reason: str) -> None:
+    def __init__(self, code: str, reason: str, param: str | None = None) -> None:
         super().__init__(reason)
         self.code = code or "internal_error"
         self.reason = reason
+        self.param = param
 
 
 class CommandRefused(Rejected):
@@ -130,7 +132,7 @@ def failure(end: EndPiece) -> GenerationFailed | None:
     """What went wrong with a generation that is over; None where it has its answer."""
     match end.finish_reason:
         case "error":
-            return GenerationFailed(end.code, end.error or "the generation failed")
+            return GenerationFailed(end.code, end.error or "the generation failed", end.param)
         case "cancelled":
             return GenerationFailed(end.code or "cancelled", end.error or "the generation was cancelled")
         case _:
@@ -177,7 +179,7 @@ def problem_of(error: Exception) -> Problem | None:
         case Rejected():
             return Problem(error.code, error.reason, error.param)
         case GenerationFailed():
-            return Problem(error.code, error.reason)
+            return Problem(error.code, error.reason, error.param)
         case Retryable():
             return Problem("unavailable", str(error))
         case ValidationError():

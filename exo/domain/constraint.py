@@ -24,6 +24,8 @@ class JsonSchema(_Asked):
     type: Literal["json_schema"] = "json_schema"
     text: str
     """The schema itself, as JSON."""
+    strict: bool = True
+    """Whether a schema is refused of which something cannot be enforced; else the rest of it is."""
 
 
 class Regex(_Asked):

@@ -30,5 +30,5 @@ class TokenLogprob(Frozen):
 class TokenLogprobs(TokenLogprob):
     """The token that was chosen, and the likeliest ones at its position."""
 
-    top: Annotated[tuple[TokenLogprob, ...], Field(max_length=TOP_LOGPROBS_MOST)] = ()
+    top_logprobs: Annotated[tuple[TokenLogprob, ...], Field(max_length=TOP_LOGPROBS_MOST)] = ()
     """As many as were asked for, the likeliest first. The chosen token need not be among them."""

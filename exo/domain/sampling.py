@@ -11,6 +11,10 @@ from exo.domain.logprobs import TOP_LOGPROBS_MOST
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancelled", "error"]
 
 
+REPETITION_CONTEXT = 20
+"""Tokens that a repetition penalty looks back on; mlx-lm's default."""
+
+
 class SamplingParams(Frozen):
     """Parameters of one generation, as the engine gets them.
 
@@ -28,7 +32,7 @@ class SamplingParams(Frozen):
     """Only tokens at least this likely, as a share of the likeliest one's probability."""
     repetition_penalty: PositiveFloat = 1.0
     """Divides the positive logits of recent tokens, and multiplies the negative ones."""
-    repetition_context: PositiveInt = 20
+    repetition_context: PositiveInt = REPETITION_CONTEXT
     """How many tokens are recent, the prompt's included."""
     presence_penalty: float = 0.0
     """Taken off the logit of every token that has been generated."""

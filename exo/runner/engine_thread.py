@@ -11,6 +11,7 @@ from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.runner.engines.base import Engine, EngineOutput
 from exo.runner.step_border import StepBorder
+from exo.runner.structured.guide import Guide
 
 T = TypeVar("T")
 
@@ -72,9 +73,11 @@ class EngineThread:
         self._calls.put(run)
         return await result
 
-    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
+    def submit(
+        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+    ) -> None:
         """Hand a request over at the next step. Where the engine refuses it, a FailedOutput says why."""
-        self._calls.put(lambda: self._border.tell(task_id, prompt, params))
+        self._calls.put(lambda: self._border.tell(task_id, prompt, params, guide))
 
     def refuse(self, task_id: TaskId) -> None:
         """Have the other ranks leave a request alone that this one could not read."""

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, Piece, PrefillPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.messages.tasks import GenerateTask
 from exo.domain.sampling import FinishReason, Timings, Usage
@@ -33,6 +34,8 @@ class Generation:
     _unread_tokens: int = 0
     """Tokens whose text has not come out yet."""
     _calls: int = 0
+    _logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
+    """Of tokens whose text has not come out yet."""
 
     def take_prefill(self, output: PrefillOutput) -> list[Piece]:
         """The chunk of a prompt that takes several slices; none for one that is computed at once."""
@@ -49,9 +52,12 @@ class Generation:
         self.completion_tokens += 1
         result = self.pipeline.push(output.token, output.finish_reason)
         self._unread_tokens += 1
+        if output.logprobs is not None and output.finish_reason != "stop":
+            self._logprobs.append(output.logprobs)
         pieces: list[Piece] = [self._piece(segment) for segment in result.segments]
         if not result.holds:
             self._unread_tokens = 0
+            self._logprobs.clear()
         if result.finished is not None:
             pieces.append(self.end(result.finished, stop_sequence=result.stop_sequence))
         return pieces
@@ -59,10 +65,11 @@ class Generation:
     def _piece(self, segment: Segment) -> Piece:
         """The chunk of a segment. All tokens since the last one count as its own."""
         unread, self._unread_tokens = self._unread_tokens, 0
+        logprobs, self._logprobs = tuple(self._logprobs), []
         match segment:
             case Text():
                 self.text.append(segment.text)
-                return TextPiece(text=segment.text)
+                return TextPiece(text=segment.text, logprobs=logprobs)
             case Reasoning():
                 self.reasoning_tokens += unread
                 return ReasoningPiece(text=segment.text)
@@ -80,10 +87,16 @@ class Generation:
         """The last chunk of a generation that failed alone. A prompt of which nothing was computed costs nothing."""
         if self.prefill_at is None and self.first_token_at is None:
             self.prompt_tokens = 0
-        return [self.end("error", code=output.code, error=output.message)]
+        return [self.end("error", code=output.code, error=output.message, param=output.param)]
 
     def end(
-        self, finish_reason: FinishReason, *, stop_sequence: str | None = None, code: str = "", error: str = ""
+        self,
+        finish_reason: FinishReason,
+        *,
+        stop_sequence: str | None = None,
+        code: str = "",
+        error: str = "",
+        param: str | None = None,
     ) -> EndPiece:
         """The last chunk, with what was counted."""
         return EndPiece(
@@ -98,6 +111,7 @@ class Generation:
             stop_sequence=stop_sequence,
             code=code,
             error=error,
+            param=param,
         )
 
     def _timings(self) -> Timings:

@@ -16,13 +16,14 @@ from exo.domain.messages.reports import GenerationEnded
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
 from exo.domain.runner_spec import RunnerSpec
-from exo.domain.sampling import Timings, Usage
+from exo.domain.sampling import SamplingParams, Timings, Usage
 from exo.errors import Rejected, Retryable
 from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
 from exo.runner.output.opening import open_pipeline
+from exo.runner.structured.guide import Guide
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ SHORT_PROMPT = 4096
 """Characters that are turned into tokens within a millisecond or two."""
 ENDED_KEPT = 64
 """The last generations that ended, which are reported again when NATS is back: as many as have their chunks kept."""
+COMPILE_MOST = 10.0
+"""Seconds that a constraint may take to compile; most take milliseconds."""
 SEEN_KEPT = 10_000
 """Tasks that are remembered, so that one that comes again is left alone."""
 
@@ -97,6 +100,7 @@ class RunnerLoop:
         try:
             request = await self._request(task.task_id)
             prompt = await self._encode(request)
+            guide = await self._guide(request.params, prompt)
             if self._speaks:
                 self._live[task.task_id] = self._generation(task, request, prompt, taken_at)
         except Rejected as refusal:
@@ -104,7 +108,7 @@ class RunnerLoop:
             if self._speaks:
                 await self._refuse(task, refusal, taken_at)
             return
-        self._engine.submit(task.task_id, prompt, request.params)
+        self._engine.submit(task.task_id, prompt, request.params, guide)
 
     def _generation(
         self, task: GenerateTask, request: GenerationRequest, prompt: list[int], taken_at: float
@@ -115,7 +119,14 @@ class RunnerLoop:
 
     async def _refuse(self, task: GenerateTask, refusal: Rejected, taken_at: float) -> None:
         timings = Timings(wait=time.monotonic() - taken_at)
-        error = EndPiece(finish_reason="error", usage=Usage(), timings=timings, code=refusal.code, error=refusal.reason)
+        error = EndPiece(
+            finish_reason="error",
+            usage=Usage(),
+            timings=timings,
+            code=refusal.code,
+            error=refusal.reason,
+            param=refusal.param,
+        )
         await self._end(task, error, "")
 
     async def _encode(self, request: GenerationRequest) -> list[int]:
@@ -124,6 +135,20 @@ class RunnerLoop:
         if request.characters < SHORT_PROMPT:
             return self._tokenizer.encode_chat(messages, arguments)
         return await asyncio.to_thread(self._tokenizer.encode_chat, messages, arguments)
+
+    async def _guide(self, params: SamplingParams, prompt: list[int]) -> Guide | None:
+        """What holds the answer to its constraint. One that is too slow to compile is given up."""
+        if params.constraint is None:
+            return None
+        compiling = asyncio.to_thread(self._tokenizer.guide, params.constraint, prompt)
+        try:
+            return await asyncio.wait_for(compiling, COMPILE_MOST)
+        except TimeoutError as error:
+            raise Rejected(
+                f"this format is too complex: it was not ready after {COMPILE_MOST:.0f} s",
+                code="invalid_response_format",
+                param=params.constraint.param,
+            ) from error
 
     async def _request(self, task_id: TaskId) -> GenerationRequest:
         deadline = time.monotonic() + REQUEST_PATIENCE

@@ -25,6 +25,7 @@ from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected, Retryable
 from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, TokenOutput
 from exo.runner.engines.ranks import Answer
+from exo.runner.structured.guide import Guide
 
 DIGEST_MASK = (1 << 62) - 1
 DIGEST_FACTOR = 1_000_003
@@ -37,6 +38,7 @@ class _Told:
     task_id: TaskId
     prompt: Sequence[int] | None = None
     params: SamplingParams | None = None
+    guide: Guide | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,9 @@ class StepBorder:
         """Whether there is nothing to do until somebody tells this rank something."""
         return not self._waiting and not self._engine.in_flight
 
-    def tell(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
+    def tell(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None) -> None:
         """A request that is to be begun when all ranks have been told it."""
-        self._waiting.append(_Told(task_id, prompt, params))
+        self._waiting.append(_Told(task_id, prompt, params, guide))
 
     def refuse(self, task_id: TaskId) -> None:
         """A request that this rank could not read: it is not to be begun. Nothing more will be said of it here."""
@@ -148,7 +150,7 @@ class StepBorder:
         assert request.prompt is not None
         assert request.params is not None
         try:
-            self._engine.submit(request.task_id, request.prompt, request.params)
+            self._engine.submit(request.task_id, request.prompt, request.params, request.guide)
         except Rejected as refusal:
             return [FailedOutput(request.task_id, refusal.code, refusal.reason, refusal.param)]
         self._running[request.task_id] = None

@@ -2,18 +2,24 @@
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from jinja2.exceptions import TemplateError
 
+from exo.domain.constraint import Constraint
 from exo.errors import Fatal, Rejected
 from exo.runner.history import Message, with_known_ids, with_written_arguments
 from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser, harmony_parsers
+from exo.runner.structured.compiling import Constraints
+from exo.runner.structured.guide import Guide
+from exo.runner.structured.vocabulary import Vocabulary
 
 # Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -21,6 +27,8 @@ os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
+
+T = TypeVar("T")
 
 PROMPT_END = 16
 """Tokens of a prompt's end that are looked at for whether it opens the reasoning."""
@@ -54,6 +62,8 @@ class HuggingFaceTokenizer:
         self._format = detect_format("\n".join(self._templates()), texts)
         vocabulary = fast.get_vocab(with_added_tokens=False) if self._format.harmony else {}
         self._harmony_parsers = harmony_parsers(vocabulary) if vocabulary else None
+        # It takes up to a second, and is not needed before the weights are there.
+        self._vocabulary = _in_background(partial(Vocabulary, fast.to_str(), self._end_tokens))
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -102,6 +112,19 @@ class HuggingFaceTokenizer:
     def harmony_parsers(self) -> OpenParser | None:
         """What reads Harmony from tokens, for a model of gpt-oss' vocabulary."""
         return self._harmony_parsers
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Tokens are numbered from 0 up to this."""
+        return self._vocabulary.result().size
+
+    def token_bytes(self, token: int) -> bytes:
+        """What a token adds to the text, a special one its name; empty for a number that stands for none."""
+        return self._vocabulary.result().bytes_of(token)
+
+    def guide(self, constraint: Constraint, prompt: Sequence[int]) -> Guide:
+        """What holds the answer to this prompt to a constraint. Raises Rejected where nothing can."""
+        return Constraints(self._vocabulary.result()).guide(constraint, prompt)
 
     def _rendered(self, conversation: Sequence[Message], arguments: Mapping[str, object]) -> list[int]:
         try:
@@ -180,3 +203,11 @@ def _read_json(file: Path) -> dict[str, object]:
         return cast(dict[str, object], json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
+
+
+def _in_background(make: Callable[[], T]) -> Future[T]:
+    """What `make` returns, or raises, once it has; a thread of its own runs it."""
+    with_one = ThreadPoolExecutor(max_workers=1)
+    made = with_one.submit(make)
+    with_one.shutdown(wait=False)
+    return made

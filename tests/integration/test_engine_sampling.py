@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
+from exo.errors import Rejected
 
 if find_spec("mlx") is None:
     pytest.skip("the mlx extra is not installed", allow_module_level=True)
@@ -26,7 +27,7 @@ def choose(rows: Sequence[tuple[SamplingParams, TaskId]], steps: int, logits: ob
 
     from exo.runner.engines.mlx.sampling import Samplers
 
-    samplers = Samplers()
+    samplers = Samplers(lambda token: bytes([65 + token]))
     choices = [samplers.for_request(task_id, params, len(PROMPT)) for params, task_id in rows]
     given_logits = mx.log(mx.array([PROBABILITIES] * len(rows))) if logits is None else mx.array(logits)
     answers: list[list[int]] = [[] for _ in rows]
@@ -192,31 +193,49 @@ def test_penalties_are_those_of_the_formula(
 def test_logprobs_are_those_of_the_model_whatever_changed_the_logits() -> None:
     import mlx.core as mx
 
-    from exo.runner.engines.mlx.logprobs import Position, rank
     from exo.runner.engines.mlx.sampling import Samplers
 
     params = SamplingParams(logprobs=2, logit_bias=((0, 50.0),))
-    choice = Samplers().for_request(TASK, params, len(PROMPT))
-    assert choice.model_logits is not None
+    choice = Samplers(lambda token: bytes([65 + token])).for_request(TASK, params, len(PROMPT))
     for step in range(2):
         logits = mx.log(mx.array([PROBABILITIES]))
         for processor in choice.processors:
             logits = processor(mx.array([*PROMPT, *[0] * step]), logits)
         assert choice.sampler(logits).tolist() == [0]
-    model_logits = choice.model_logits.of_last_token()
-    assert model_logits is not None
-    (ranked,) = rank([Position(model_logits, token=0, count=2)])
-    assert ranked.chosen == pytest.approx(np.log(0.05), abs=1e-5)
-    assert [token for token, _ in ranked.top] == [1, 3]
-    assert [value for _, value in ranked.top] == pytest.approx(np.log([0.5, 0.3]), abs=1e-5)
+    assert choice.teller is not None
+    told = choice.teller.tell(0, logits[0])
+    assert (told.token, told.bytes, told.logprob) == ("A", (65,), pytest.approx(np.log(0.05), abs=1e-5))
+    assert [(one.token, one.bytes) for one in told.top_logprobs] == [("B", (66,)), ("D", (68,))]
+    assert [one.logprob for one in told.top_logprobs] == pytest.approx(np.log([0.5, 0.3]), abs=1e-5)
+
+
+def test_what_is_no_whole_character_is_told_by_its_bytes() -> None:
+    import mlx.core as mx
+
+    from exo.runner.engines.mlx.logprobs import Teller
+
+    teller = Teller(1, lambda token: b"\xf0\x9f", mx.new_stream(mx.default_device()), is_changed=False)
+    told = teller.tell(0, mx.array([0.0, -mx.inf]))
+    assert (told.token, told.bytes, told.logprob) == ("\ufffd", (0xF0, 0x9F), 0.0)
+    assert teller.tell(1, mx.array([0.0, -mx.inf])).logprob == -9999
 
 
 def test_all_logprobs_together_are_one() -> None:
     import mlx.core as mx
 
-    from exo.runner.engines.mlx.logprobs import Position, rank
+    from exo.runner.engines.mlx.logprobs import rank
 
-    (ranked, none) = rank([Position(mx.array([3.0, 1.0, 2.0]), 1, 3), Position(mx.array([3.0, 3.0, 2.0]), 1, 0)])
-    assert sum(np.exp(value) for _, value in ranked.top) == pytest.approx(1, abs=1e-5)
-    assert ranked.top[2] == (1, ranked.chosen)
-    assert none.top == ()
+    chosen, top = rank(mx.array([3.0, 1.0, 2.0]), 1, 3)
+    assert sum(np.exp(value) for _, value in top) == pytest.approx(1, abs=1e-5)
+    assert top[2] == (1, chosen)
+    assert [token for token, _ in rank(mx.array([3.0, 3.0, 2.0]), 1, 2)[1]] == [0, 1]
+    assert rank(mx.array([3.0, 3.0, 2.0]), 1, 0)[1] == []
+
+
+def test_a_bias_for_a_token_that_the_model_does_not_have_is_refused() -> None:
+    from exo.runner.engines.admission import check_biases
+
+    check_biases(SamplingParams(logit_bias=((9, 1.0),)), 10)
+    with pytest.raises(Rejected) as refusal:
+        check_biases(SamplingParams(logit_bias=((10, 1.0),)), 10)
+    assert refusal.value.param == "logit_bias"

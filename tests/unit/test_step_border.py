@@ -16,6 +16,7 @@ from exo.runner.engines.base import EngineOutput, FailedOutput, TokenOutput
 from exo.runner.engines.ranks import SOLO, Answer, Ranks
 from exo.runner.engines.scripted import ScriptedEngine
 from exo.runner.step_border import StepBorder
+from exo.runner.structured.guide import Guide
 
 SLOTS = 4
 PATIENCE = 10.0
@@ -70,7 +71,9 @@ class CountingEngine(ScriptedEngine):
     def in_flight(self) -> int:
         return len(self.running)
 
-    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
+    def submit(
+        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+    ) -> None:
         if not prompt:
             raise Rejected("the prompt is empty", code="empty_prompt")
         self.history.append(("begin", task_id, self.steps))

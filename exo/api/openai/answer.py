@@ -1,9 +1,11 @@
 """A generation's answer put together from its pieces, for whoever asked for it in one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from exo.api.errors import failure
 from exo.api.generation import Generation, Item
+from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 
 
@@ -14,12 +16,14 @@ class Answer:
     texts: list[str] = field(default_factory=list[str])
     reasonings: list[str] = field(default_factory=list[str])
     calls: list[ToolCallPiece] = field(default_factory=list[ToolCallPiece])
+    logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
 
     def add(self, item: Item) -> None:
         """Take one more piece."""
         match item:
             case TextPiece():
                 self.texts.append(item.text)
+                self.logprobs.extend(item.logprobs)
             case ReasoningPiece():
                 self.reasonings.append(item.text)
             case ToolCallPiece():
@@ -44,6 +48,11 @@ class Answer:
 def reasoning_of(text: str) -> dict[str, object]:
     """Under both names: DeepSeek's, which most clients read, and the one that vLLM and OpenRouter have."""
     return {"reasoning_content": text, "reasoning": text}
+
+
+def logprobs_of(logprobs: Sequence[TokenLogprobs]) -> dict[str, object]:
+    """What is told of the answer's tokens. A TokenLogprobs has OpenAI's names already."""
+    return {"content": logprobs, "refusal": None}
 
 
 async def whole_answer(generation: Generation) -> tuple[Answer, EndPiece]:

@@ -43,7 +43,8 @@ async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Respons
             answer, end = await whole_answer(generation)
             api.generations.leave(generation, ANSWERED)
             return Response(
-                completion(generation.task_id, created, card.model_id, answer, end), media_type="application/json"
+                completion(generation.task_id, created, card.model_id, answer, end, bool(body.logprobs)),
+                media_type="application/json",
             )
         first = await _beginning(generation)
     except BaseException:

@@ -5,10 +5,21 @@ from typing import Annotated, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from exo.api.openai.formats import (
+    FORMATS,
+    Choices,
+    JsonSchemaText,
+    ResponseFormat,
+    StructuredOutputs,
+    constrains,
+    constraint_of,
+)
 from exo.api.openai.messages import Message, Strict
 from exo.api.openai.tools import ChosenTool, ToolChoiceField, Tools
+from exo.domain.constraint import Constraint
+from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
-from exo.domain.sampling import SamplingParams
+from exo.domain.sampling import REPETITION_CONTEXT, SamplingParams
 
 STOP_MOST = 4
 SEEDS = 2**64
@@ -29,16 +40,12 @@ def _one(value: int) -> int:
     return value
 
 
-def _text_format(value: object) -> object:
-    if isinstance(value, dict) and value.get("type") in ("json_object", "json_schema"):  # pyright: ignore[reportUnknownMemberType]
-        raise PydanticCustomError("not_supported", "formats other than 'text' are not supported yet")
-    return value  # pyright: ignore[reportUnknownVariableType]  validated next
-
-
 def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+TokenNumber = Annotated[int, Field(ge=0, lt=2**31)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
 Unsupported = Annotated[None, BeforeValidator(_supported)]
 """A parameter that may be there as long as it asks for nothing."""
 StopSequence = Annotated[str, StringConstraints(min_length=1)]
@@ -49,12 +56,6 @@ class StreamOptions(Strict):
 
     include_usage: bool | None = None
     include_obfuscation: Literal[False] | None = None
-
-
-class TextFormat(Strict):
-    """The only response format so far."""
-
-    type: Literal["text"]
 
 
 class ChatTemplateKwargs(Strict):
@@ -91,13 +92,23 @@ class ChatCompletionRequest(Strict):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
 
-    response_format: Annotated[TextFormat, BeforeValidator(_text_format)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    repetition_context_size: Annotated[int, Field(ge=1)] | None = None
+    logit_bias: dict[TokenNumber, Bias] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=TOP_LOGPROBS_MOST)] | None = None
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: JsonSchemaText | None = None
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
     modalities: list[Literal["text"]] | None = None
-    logprobs: Unsupported = None
-    top_logprobs: Unsupported = None
-    presence_penalty: Unsupported = None
-    frequency_penalty: Unsupported = None
-    logit_bias: Unsupported = None
     functions: Unsupported = None
     function_call: Unsupported = None
     store: Unsupported = None
@@ -133,6 +144,21 @@ class ChatCompletionRequest(Strict):
             raise PydanticCustomError("no_tool", "'{name}' is not among the 'tools'", {"name": value.function.name})
         raise PydanticCustomError("not_supported", "to make the model call a tool is not supported yet: use 'auto'")
 
+    @field_validator("top_logprobs")
+    @classmethod
+    def _telling_logprobs(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("logprobs") is not True:
+            raise PydanticCustomError("no_logprobs", "this goes with 'logprobs', which is not true")
+        return value
+
+    @field_validator("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
+    @classmethod
+    def _one_format(cls, value: object, info: ValidationInfo) -> object:
+        before = [name for name in FORMATS if name != info.field_name and constrains(info.data.get(name))]
+        if value is not None and before:
+            raise PydanticCustomError("two_formats", "'{name}' is given too; one can be met", {"name": before[0]})
+        return value
+
     @property
     def wants_usage(self) -> bool:
         """Whether a stream ends with a chunk that holds the usage."""
@@ -146,6 +172,15 @@ class ChatCompletionRequest(Strict):
             seed=None if self.seed is None else self.seed % SEEDS,
             max_tokens=self.max_completion_tokens or self.max_tokens,
             stop=tuple(self.stop or ()),
+            top_k=max(0, self.top_k or 0),
+            min_p=self.min_p or 0.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            repetition_penalty=self.repetition_penalty or 1.0,
+            repetition_context=self.repetition_context_size or REPETITION_CONTEXT,
+            logit_bias=tuple(sorted((self.logit_bias or {}).items())),
+            logprobs=(self.top_logprobs or 0) if self.logprobs else None,
+            constraint=self._constraint(),
         )
         return GenerationRequest(
             messages=tuple(message.to_domain() for message in self.messages),
@@ -162,3 +197,7 @@ class ChatCompletionRequest(Strict):
         switches = self.chat_template_kwargs or ChatTemplateKwargs()
         asked = (self.enable_thinking, switches.enable_thinking, switches.thinking)
         return next((one for one in asked if one is not None), None)
+
+    def _constraint(self) -> Constraint | None:
+        asked = ((name, constraint_of(getattr(self, name), name)) for name in FORMATS)
+        return next((constraint for _, constraint in asked if constraint is not None), None)

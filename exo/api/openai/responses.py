@@ -8,7 +8,7 @@ from pydantic_core import to_json
 from exo.api import sse
 from exo.api.errors import Problem, failure
 from exo.api.generation import Item, Note
-from exo.api.openai.answer import Answer, reasoning_of
+from exo.api.openai.answer import Answer, logprobs_of, reasoning_of
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Usage
@@ -27,9 +27,13 @@ def usage_of(usage: Usage) -> dict[str, object]:
     }
 
 
-def completion(task_id: TaskId, created: int, model_id: ModelId, answer: Answer, end: EndPiece) -> bytes:
+def completion(
+    task_id: TaskId, created: int, model_id: ModelId, answer: Answer, end: EndPiece, with_logprobs: bool = False
+) -> bytes:
     """The answer in one piece."""
     choice = {"index": 0, "message": answer.message(), "finish_reason": end.finish_reason}
+    if with_logprobs:
+        choice["logprobs"] = logprobs_of(answer.logprobs)
     body = {
         "id": f"{ID_PREFIX}{task_id}",
         "object": "chat.completion",
@@ -63,6 +67,9 @@ class ChunkWriter:
         return b"".join([self._frame(item) for item in items])
 
     def _frame(self, item: Item) -> bytes:
+        if isinstance(item, TextPiece) and item.logprobs:
+            told = logprobs_of(item.logprobs)
+            return self._role() + self._chunk(_choice({"content": item.text}, None, logprobs=told))
         if isinstance(item, TextPiece):
             return self._role() + self._before + to_json(item.text) + b'},"finish_reason":null}]}\n\n'
         match item:
@@ -95,7 +102,7 @@ class ChunkWriter:
 
     def _end(self, end: EndPiece) -> bytes:
         if problem := failure(end):
-            return sse.data(Problem(problem.code, problem.reason).envelope()) + sse.DONE
+            return sse.data(Problem(problem.code, problem.reason, problem.param).envelope()) + sse.DONE
         finish = self._chunk(_choice({}, end.finish_reason))
         usage = self._chunk(b"[]", b',"usage":' + to_json(usage_of(end.usage))) if self._wants_usage else b""
         return self._role() + finish + usage + sse.DONE
@@ -104,5 +111,5 @@ class ChunkWriter:
         return sse.data(self._head + choices + more + b"}")
 
 
-def _choice(delta: Mapping[str, object], finish_reason: FinishReason | None) -> bytes:
-    return to_json([{"index": 0, "delta": delta, "finish_reason": finish_reason}])
+def _choice(delta: Mapping[str, object], finish_reason: FinishReason | None, **more: object) -> bytes:
+    return to_json([{"index": 0, "delta": delta, **more, "finish_reason": finish_reason}])

@@ -6,6 +6,7 @@ from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
 from exo.domain.ids import TaskId
+from exo.domain.logprobs import TokenLogprobs
 from exo.domain.sampling import FinishReason, Timings, Usage
 
 
@@ -14,6 +15,8 @@ class TextPiece(Frozen):
 
     type: Literal["text"] = "text"
     text: str
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """Of the tokens whose text this is, where they were asked for. A token is told of with the last of its text."""
 
 
 class ReasoningPiece(Frozen):
@@ -56,6 +59,8 @@ class EndPiece(Frozen):
     code: str = ""
     """Of the error, where the finish reason is one."""
     error: str = ""
+    param: str | None = None
+    """The parameter at fault, where it is one."""
 
 
 Piece = Annotated[

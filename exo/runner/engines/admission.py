@@ -1,5 +1,6 @@
 """Whether a request can be taken at all; the same for every engine."""
 
+from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected
 
 UNLIMITED_RESERVE = 2048
@@ -25,3 +26,13 @@ def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -
 def reserved_tokens(prompt_tokens: int, max_tokens: int | None, limit: int) -> int:
     """Tokens whose keys and values a request is taken to need, prompt included."""
     return prompt_tokens + (limit if max_tokens is not None else min(limit, UNLIMITED_RESERVE))
+
+
+def check_biases(params: SamplingParams, vocabulary_size: int) -> None:
+    """Raises Rejected where a bias is for a token that the model does not have."""
+    for token, _ in params.logit_bias:
+        if token >= vocabulary_size:
+            raise Rejected(
+                f"there is no token {token}: this model's are numbered from 0 to {vocabulary_size - 1}",
+                param="logit_bias",
+            )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from exo.domain.constraint import Constraint
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.sampling import FinishReason, SamplingParams
@@ -16,6 +17,7 @@ from exo.runner.engines.ranks import Peers, Ranks
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser
+from exo.runner.structured.guide import Guide
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,23 @@ class Tokenizer(Protocol):
         """What reads Harmony from tokens, for a model of gpt-oss' vocabulary."""
         ...
 
+    @property
+    def vocabulary_size(self) -> int:
+        """Tokens are numbered from 0 up to this."""
+        ...
+
+    def token_bytes(self, token: int) -> bytes:
+        """What a token adds to the text, a special one its name; empty for a number that stands for none."""
+        ...
+
+    def guide(self, constraint: Constraint, prompt: Sequence[int]) -> Guide | None:
+        """What holds the answer to this prompt to a constraint. It may take seconds: call it in a thread of its own.
+
+        None where the engine has no need of one. Raises Rejected `invalid_response_format`, with the parameter, for a
+        constraint that cannot be held.
+        """
+        ...
+
 
 class Engine(Protocol):
     """One shard of one model that generates for several requests side by side."""
@@ -128,8 +147,10 @@ class Engine(Protocol):
         """Holds the shard's weights, read from `folder`, when it returns. Raises Fatal where it cannot."""
         ...
 
-    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
-        """Queues a request; its first output comes from a later `step`.
+    def submit(
+        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+    ) -> None:
+        """Queues a request, held to `guide` where there is one; its first output comes from a later `step`.
 
         Raises Rejected: `empty_prompt`; `context_length_exceeded` where the prompt and `max_tokens` (or one token)
         are longer than the card's context, or than what memory could hold of it alone; `duplicate_task` where the

@@ -19,6 +19,7 @@ from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, P
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.script import Fault, Script, parse_script
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
+from exo.runner.structured.guide import Guide
 
 CRASH_EXIT_CODE = 70
 """`EX_SOFTWARE` of sysexits.h."""
@@ -79,8 +80,10 @@ class ScriptedEngine:
             on_progress(done, layers)
         self._shard = shard
 
-    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
-        """Queues a request. Raises Rejected as the protocol says, and `invalid_script`."""
+    def submit(
+        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+    ) -> None:
+        """Queues a request; the script alone says what comes. Raises Rejected, `invalid_script` too."""
         if self._shard is None:
             raise Fatal("the engine holds no model")
         if task_id in self._runs:

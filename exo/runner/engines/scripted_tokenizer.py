@@ -4,6 +4,7 @@ import codecs
 from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
+from exo.domain.constraint import Constraint
 from exo.errors import Rejected
 from exo.runner.engines.script import parse_script
 from exo.runner.output.detokenize import Detokenizer
@@ -48,6 +49,20 @@ class ScriptedTokenizer:
     def harmony_parsers(self) -> OpenParser | None:
         """None: its Harmony is text."""
         return None
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Grows with every piece that a script names."""
+        return FIRST_PIECE + len(self._pieces)
+
+    def token_bytes(self, token: int) -> bytes:
+        """A byte, or a piece."""
+        if FIRST_PIECE <= token < self.vocabulary_size:
+            return self._pieces[token - FIRST_PIECE]
+        return bytes([token]) if 0 <= token < END_TOKEN else b""
+
+    def guide(self, constraint: Constraint, prompt: Sequence[int]) -> None:
+        """None: the script alone says what comes."""
 
     def text(self, prompt: Sequence[int]) -> str:
         """The message that `encode_chat` made `prompt` of. Raises Rejected for tokens that are no bytes of a text."""

@@ -13,10 +13,12 @@ from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
 from exo.models.integrity import check_folder
+from exo.runner.engines.admission import check_biases
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.mlx.blas import BlasState, bind_fast_blas, set_blas_threads
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.threads import ThreadGovernor, ThreadShare
+from exo.runner.structured.guide import Guide
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 if TYPE_CHECKING:
@@ -85,10 +87,13 @@ class MlxEngine:
         if self._blas == "fast":
             self._governor = ThreadGovernor(self._threads, set_blas_threads)
 
-    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams) -> None:
+    def submit(
+        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+    ) -> None:
         """Queues a request. Raises Rejected as the protocol says."""
         model = self._model
-        choice = model.samplers.for_request(task_id, params, len(prompt))
+        check_biases(params, model.tokenizer.vocabulary_size)
+        choice = model.samplers.for_request(task_id, params, len(prompt), guide)
         model.scheduler.submit(task_id, prompt, choice, params.max_tokens, model.card.context)
 
     def step(self) -> list[EngineOutput]:

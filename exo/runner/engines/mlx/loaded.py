@@ -28,7 +28,7 @@ class Loaded:
         """What `cut` leaves of a model that `ranks` hold together. Raises Fatal where it cannot be loaded."""
         self.card = card
         self.tokenizer = tokenizer
-        self.samplers = Samplers()
+        self.samplers = Samplers(tokenizer.token_bytes)
         weights = load_weights(folder, on_progress, cut)
         # On Metal, weights and caches stay in memory; the limit from before is put back at the end.
         self._wired_before = maybe_set_recommended_wired_limit()

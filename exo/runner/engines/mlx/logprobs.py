@@ -1,45 +1,26 @@
-"""The log-probabilities that a model gave to tokens."""
+"""What is told of how likely the model found its tokens."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable
+from typing import cast
 
 import mlx.core as mx
 
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """Of one position: the logprob of the token that was chosen, and the likeliest tokens with theirs."""
-
-    chosen: float
-    top: tuple[tuple[int, float], ...]
-    """The likeliest first; of equal ones, the lower number first."""
+from exo.domain.logprobs import LEAST_LOGPROB, TokenLogprob, TokenLogprobs
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """One row to be told about."""
+def rank(logits: mx.array, token: int, count: int) -> tuple[float, list[tuple[int, float]]]:
+    """The logprob of `token`, and the `count` likeliest tokens with theirs, the likeliest first.
 
-    logits: mx.array
-    """[vocabulary], normalized or not."""
-    token: int
-    """The one that was chosen."""
-    count: int
-    """How many of the likeliest are wanted."""
-
-
-def rank(positions: Sequence[Position]) -> list[Ranked]:
-    """What is to be told of each position, computed in one go and waited for."""
-    rows = mx.stack([position.logits for position in positions]).astype(mx.float32)
-    logprobs = rows - mx.logsumexp(rows, axis=-1, keepdims=True)
-    chosen = mx.take_along_axis(logprobs, mx.array([[position.token] for position in positions]), axis=-1)
-    size = rows.shape[-1]
-    first = size - max(1, min(size, max(position.count for position in positions)))
-    tokens = mx.argpartition(logprobs, kth=first, axis=-1)[:, first:]
-    values = mx.take_along_axis(logprobs, tokens, axis=-1)
-    mx.eval(chosen, tokens, values)
-    told = zip(positions, _numbers(chosen), _numbers(tokens), _numbers(values), strict=True)
-    return [Ranked(one[0], _sorted(top, likely)[: position.count]) for position, one, top, likely in told]
+    `logits` [vocabulary] need not be normalized. Where tokens are equally likely, any of them may be the last ones.
+    Waits for the result.
+    """
+    logprobs = logits.astype(mx.float32) - mx.logsumexp(logits.astype(mx.float32))
+    first = logits.size - max(1, min(count, logits.size))
+    tokens = mx.argpartition(logprobs, kth=first)[first:]
+    values = logprobs[tokens]
+    mx.eval(logprobs, tokens, values)
+    pairs = zip(cast(list[int], tokens.tolist()), cast(list[float], values.tolist()), strict=True)
+    return cast(float, logprobs[token].item()), sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:count]
 
 
 class ModelLogits:
@@ -65,9 +46,35 @@ class ModelLogits:
         return self._before
 
 
-def _numbers(rows: mx.array) -> list[list[Any]]:
-    return cast(list[list[Any]], rows.tolist())
+class Teller:
+    """Tells of one request's tokens."""
 
+    __slots__ = ("_bytes_of", "_count", "_stream", "model_logits")
 
-def _sorted(tokens: list[int], values: list[float]) -> tuple[tuple[int, float], ...]:
-    return tuple(sorted(zip(tokens, values, strict=True), key=lambda pair: (-pair[1], pair[0])))
+    def __init__(self, count: int, bytes_of: Callable[[int], bytes], stream: mx.Stream, is_changed: bool) -> None:
+        """`count` of the likeliest tokens each. `stream` is one on which the next step does not run already.
+        `is_changed`: something changes the logits, so that the model's own have to be kept."""
+        self._count = count
+        self._bytes_of = bytes_of
+        self._stream = stream
+        self.model_logits = ModelLogits() if is_changed else None
+        """The processor that keeps them."""
+
+    def tell(self, token: int, logprobs: mx.array) -> TokenLogprobs:
+        """Of a token that came with `logprobs` [vocabulary], which are what was left after all changes."""
+        kept = self.model_logits.of_last_token() if self.model_logits is not None else None
+        with mx.stream(self._stream):
+            chosen, top = rank(logprobs if kept is None else kept, token, self._count)
+        told = self._told(token, chosen)
+        return TokenLogprobs(
+            token=told.token,
+            bytes=told.bytes,
+            logprob=told.logprob,
+            top_logprobs=tuple(self._told(one, logprob) for one, logprob in top),
+        )
+
+    def _told(self, token: int, logprob: float) -> TokenLogprob:
+        raw = self._bytes_of(token)
+        # Rounding may leave a little more than 0. What is no number is as good as impossible.
+        finite = min(0.0, logprob) if logprob >= LEAST_LOGPROB else LEAST_LOGPROB
+        return TokenLogprob(token=raw.decode(errors="replace"), bytes=tuple(raw), logprob=finite)

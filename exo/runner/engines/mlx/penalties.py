@@ -6,9 +6,10 @@ is by the tokens that it looks back on.
 """
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import mlx.core as mx
-from mlx_lm.sample_utils import make_logits_processors
+from mlx_lm.sample_utils import make_repetition_penalty
 
 from exo.domain.sampling import SamplingParams
 
@@ -21,15 +22,31 @@ def penalties(params: SamplingParams, prompt_tokens: int) -> list[LogitsProcesso
     Repetition counts the last tokens, the prompt's too, as mlx-lm does; frequency and presence count what has been
     generated, as OpenAI's do: `logit - count * frequency_penalty - (count > 0) * presence_penalty`.
     """
-    repetition = params.repetition_penalty if params.repetition_penalty != 1 else None
-    made: Sequence[LogitsProcessor] = make_logits_processors(
-        logit_bias=dict(params.logit_bias),
-        repetition_penalty=repetition,
-        repetition_context_size=params.repetition_context,
-    )
+    made: list[LogitsProcessor] = []
+    if params.logit_bias:
+        made.append(_Bias(params.logit_bias))
+    if params.repetition_penalty != 1:
+        make = cast(Callable[[float, int], LogitsProcessor], make_repetition_penalty)
+        made.append(make(params.repetition_penalty, params.repetition_context))
     if params.frequency_penalty or params.presence_penalty:
-        return [*made, _Generated(params, prompt_tokens)]
-    return list(made)
+        made.append(_Generated(params, prompt_tokens))
+    return made
+
+
+class _Bias:
+    """Adds to the logits of some tokens; of those that the model has, since MLX does not look where it writes."""
+
+    __slots__ = ("_bias",)
+
+    def __init__(self, bias: Sequence[tuple[int, float]]) -> None:
+        self._bias = bias
+
+    def __call__(self, context: mx.array, logits: mx.array) -> mx.array:
+        known = [(token, value) for token, value in self._bias if token < logits.shape[-1]]
+        if not known:
+            return logits
+        tokens, values = zip(*known, strict=True)
+        return logits.at[:, mx.array(list(tokens))].add(mx.array(list(values), logits.dtype))
 
 
 class _Generated:

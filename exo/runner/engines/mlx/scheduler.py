@@ -27,6 +27,8 @@ from exo.runner.engines.mlx.room import Room
 from exo.runner.engines.mlx.sampling import Choice
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import SOLO, Ranks
+from exo.runner.structured.compiling import short
+from exo.runner.structured.guide import Guide
 
 SLOTS = 32
 """Requests that are computed side by side; more wait. mlx-lm's own default."""
@@ -153,7 +155,11 @@ class Scheduler:
         self._failures.forget()
         return [self._token(request, response) for request, response in found]
 
-    def _token(self, request: Request, response: TokenResponse) -> TokenOutput:
+    def _token(self, request: Request, response: TokenResponse) -> TokenOutput | FailedOutput:
+        guide, teller = request.choice.guide, request.choice.teller
+        if guide is not None and guide.problem:
+            return self._unguided(request, response, guide)
+        logprobs = None if teller is None else teller.tell(response.token, response.logprobs)
         request.generated.append(response.token)
         request.suspect = False
         reason = response.finish_reason
@@ -164,7 +170,13 @@ class Scheduler:
         elif request.length >= request.reserved and not self._extend(request):
             self._keep(*self._decoding.remove(request.task_id))
             reason = "length"
-        return TokenOutput(request.task_id, response.token, reason)
+        return TokenOutput(request.task_id, response.token, reason, logprobs)
+
+    def _unguided(self, request: Request, response: TokenResponse, guide: Guide) -> FailedOutput:
+        """The end of a request whose constraint turned out, on the way, to be too complex to be held."""
+        if response.finish_reason is None:
+            self._decoding.remove(request.task_id)
+        return FailedOutput(request.task_id, "invalid_response_format", short(guide.problem), guide.param)
 
     def _extend(self, request: Request) -> bool:
         """Sets memory aside for more of a running request. False where there is none: it must end here."""

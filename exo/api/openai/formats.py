@@ -1,0 +1,127 @@
+"""The parameters that say what an answer must look like: OpenAI's `response_format`, and vLLM's extras."""
+
+from typing import Annotated, Literal, assert_never
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError, to_json
+
+from exo.api.openai.messages import Strict
+from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
+
+FORMATS = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
+"""The parameters; at most one of them may ask for something."""
+
+
+def _schema_text(value: object) -> str:
+    """A schema, given as JSON or as a text that holds it, as text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | bool):
+        return to_json(value).decode()
+    raise PydanticCustomError("schema_type", "a JSON schema must be an object, or a text that holds one")
+
+
+JsonSchemaText = Annotated[str, BeforeValidator(_schema_text)]
+Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+
+
+class NamedSchema(Strict):
+    """`json_schema` of a response format."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    schema_: Annotated[JsonSchemaText | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+
+class TextFormat(Strict):
+    """Any text."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Strict):
+    """Any JSON object."""
+
+    type: Literal["json_object"]
+
+
+class JsonSchemaFormat(Strict):
+    """JSON by a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]
+
+
+class StructuredOutputs(Strict):
+    """vLLM's `structured_outputs`; exactly one of its fields."""
+
+    json_: Annotated[JsonSchemaText | None, Field(alias="json")] = None
+    json_object: Literal[True] | None = None
+    regex: str | None = None
+    choice: Choices | None = None
+    grammar: str | None = None
+
+    @model_validator(mode="after")
+    def _asks_for_one_thing(self) -> "StructuredOutputs":
+        if len([value for value in self.__dict__.values() if value is not None]) != 1:
+            raise PydanticCustomError("one_format", "give exactly one of json, json_object, regex, choice, grammar")
+        return self
+
+
+Format = TextFormat | JsonObjectFormat | JsonSchemaFormat | StructuredOutputs | str | list[str] | None
+
+
+def constrains(value: object) -> bool:
+    """Whether the value of one of the parameters asks for something."""
+    return value is not None and not isinstance(value, TextFormat)
+
+
+def constraint_of(value: Format, param: str) -> Constraint | None:
+    """What the value of the parameter `param` asks for."""
+    match value:
+        case None | TextFormat():
+            return None
+        case JsonObjectFormat():
+            return JsonObject(param=param)
+        case JsonSchemaFormat():
+            return _by_schema(value.json_schema, param)
+        case StructuredOutputs():
+            return _structured(value, param)
+        case list():
+            return Choice(choices=tuple(value), param=param)
+        case str():
+            return _guided(value, param)
+        case _:
+            assert_never(value)
+
+
+def _by_schema(named: NamedSchema, param: str) -> Constraint:
+    if named.schema_ is None:
+        return JsonObject(param=param)
+    return JsonSchema(text=named.schema_, strict=named.strict is True, param=param)
+
+
+def _structured(value: StructuredOutputs, param: str) -> Constraint:
+    if value.json_ is not None:
+        return JsonSchema(text=value.json_, param=f"{param}.json")
+    if value.regex is not None:
+        return Regex(pattern=value.regex, param=f"{param}.regex")
+    if value.choice is not None:
+        return Choice(choices=tuple(value.choice), param=f"{param}.choice")
+    if value.grammar is not None:
+        return Grammar(text=value.grammar, param=f"{param}.grammar")
+    return JsonObject(param=f"{param}.json_object")
+
+
+def _guided(value: str, param: str) -> Constraint:
+    match param:
+        case "guided_json":
+            return JsonSchema(text=value, param=param)
+        case "guided_regex":
+            return Regex(pattern=value, param=param)
+        case _:
+            return Grammar(text=value, param=param)

@@ -1,0 +1,45 @@
+"""From a constraint to what holds a generation to it."""
+
+from collections.abc import Sequence
+
+from llguidance import LLMatcher
+
+from exo.domain.constraint import Constraint
+from exo.runner.structured.grammars import grammar_of, invalid
+from exo.runner.structured.guide import Guide
+from exo.runner.structured.reasoning import find_reasoning, first_progress
+from exo.runner.structured.vocabulary import Vocabulary
+
+REASON_MOST = 300
+"""Characters of what is said about a grammar, which may quote the whole of it."""
+
+
+class Constraints:
+    """Compiles for one model."""
+
+    __slots__ = ("_reasoning", "_vocabulary")
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._reasoning = find_reasoning(vocabulary)
+
+    def guide(self, constraint: Constraint, prompt: Sequence[int]) -> Guide:
+        """For one generation. It takes milliseconds, of a huge schema seconds: not for a thread that others wait for.
+
+        Raises Rejected `invalid_response_format`, with the constraint's parameter, where there is no such grammar.
+        """
+        grammar = grammar_of(constraint)
+        matcher = LLMatcher(self._vocabulary.tokens, grammar, log_level=0)
+        if matcher.is_error():
+            raise invalid(constraint, short(matcher.get_error()))
+        guide = Guide(matcher, first_progress(self._reasoning, prompt), constraint.param)
+        guide.prepare()
+        if guide.problem:
+            raise invalid(constraint, short(guide.problem))
+        return guide
+
+
+def short(reason: str) -> str:
+    """What is wrong, on one line: a grammar's errors have drawings below."""
+    line = " ".join(reason.split())
+    return line if len(line) <= REASON_MOST else line[: REASON_MOST - 1] + "…"

@@ -1,0 +1,96 @@
+"""Where an answer begins, in the tokens of a model that may reason before it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from exo.runner.structured.vocabulary import Vocabulary
+
+Stage = Literal["undecided", "reasoning", "answer"]
+"""Undecided: the next token may open the reasoning, or be the answer's first."""
+
+TAGS = (
+    ("<think>", "</think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+"""What opens and closes reasoning, in models that have a token for each."""
+
+PROMPT_END = 8
+"""Tokens at a prompt's end in which a template opens reasoning, or opens and closes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A model's tokens around its reasoning."""
+
+    closes: int
+    """The answer begins after this token..."""
+    header: tuple[int, ...] = ()
+    """...where these came since the header's first was seen last."""
+    opens: int | None = None
+    """None: a model that always reasons first."""
+
+
+def find_reasoning(vocabulary: Vocabulary) -> Reasoning | None:
+    """The tokens of the model with this vocabulary; None for one that does not mark its reasoning.
+
+    A Harmony model's answer is in its channel `final`; what it says on others is free.
+    """
+    channel, message = vocabulary.find("<|channel|>"), vocabulary.find("<|message|>")
+    if channel is not None and message is not None:
+        return Reasoning(closes=message, header=(channel, *vocabulary.tokens.tokenize_str("final")))
+    for opening, closing in TAGS:
+        opens, closes = vocabulary.find(opening), vocabulary.find(closing)
+        if opens is not None and closes is not None:
+            return Reasoning(closes, opens=opens)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a generation has come on its way to the answer."""
+
+    reasoning: Reasoning | None
+    stage: Stage
+    header: tuple[int, ...] = ()
+    """Tokens since the header's first was seen last, as many as the header has."""
+
+    @property
+    def opens(self) -> int | None:
+        """The token that may open reasoning now."""
+        return self.reasoning.opens if self.reasoning is not None and self.stage == "undecided" else None
+
+    def after(self, token: int) -> "Progress":
+        """How far it is one token later."""
+        reasoning = self.reasoning
+        if reasoning is None or self.stage == "answer":
+            return self
+        if self.stage == "undecided":
+            return replace(self, stage="reasoning" if token == reasoning.opens else "answer")
+        if token == reasoning.closes and self.header == reasoning.header:
+            return replace(self, stage="answer")
+        return replace(self, header=_header(reasoning.header, self.header, token))
+
+
+def first_progress(reasoning: Reasoning | None, prompt: Sequence[int]) -> Progress:
+    """Where a generation begins that goes on with this prompt."""
+    if reasoning is None:
+        return Progress(None, "answer")
+    if reasoning.opens is None:
+        return Progress(reasoning, "reasoning")
+    for token in reversed(prompt[-PROMPT_END:]):
+        if token == reasoning.opens:
+            return Progress(reasoning, "reasoning")
+        if token == reasoning.closes:
+            return Progress(reasoning, "answer")
+    return Progress(reasoning, "undecided")
+
+
+def _header(wanted: tuple[int, ...], seen: tuple[int, ...], token: int) -> tuple[int, ...]:
+    if not wanted:
+        return ()
+    if token == wanted[0]:
+        return (token,)
+    return (*seen, token) if seen and len(seen) < len(wanted) else seen

@@ -1,0 +1,39 @@
+"""A model's tokens as bytes."""
+
+from collections.abc import Iterable
+
+from llguidance import LLTokenizer
+
+from exo.errors import Fatal
+
+
+class Vocabulary:
+    """What each token adds to a text, special tokens by their name."""
+
+    __slots__ = ("tokens",)
+
+    def __init__(self, tokenizer_json: str, end_tokens: Iterable[int]) -> None:
+        """Of the text of a `tokenizer.json`. It takes up to a second. Raises Fatal where it cannot be read."""
+        try:
+            self.tokens = LLTokenizer(tokenizer_json, eos_token=sorted(end_tokens) or None)
+        except ValueError as error:
+            raise Fatal(f"the tokens of tokenizer.json cannot be told apart: {error}") from error
+
+    @property
+    def size(self) -> int:
+        """Tokens are numbered from 0 up to this."""
+        return self.tokens.vocab_size
+
+    def bytes_of(self, token: int) -> bytes:
+        """A token's bytes, which need not be whole characters; none for a number that stands for no token."""
+        return self.tokens.decode_bytes([token]) if 0 <= token < self.size else b""
+
+    def is_special(self, text: str) -> bool:
+        """Whether `text` is one special token, which ordinary text never gives."""
+        tokens = self.tokens.tokenize_str(text, parse_special=True)
+        return len(tokens) == 1 and self.tokens.is_special_token(tokens[0])
+
+    def find(self, text: str) -> int | None:
+        """The one token that is `text`, if there is one."""
+        tokens = self.tokens.tokenize_str(text, parse_special=True)
+        return tokens[0] if len(tokens) == 1 else None

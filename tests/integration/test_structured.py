@@ -1,0 +1,205 @@
+"""Constraints on the vocabulary of a real model: what compiles, what is refused, what may come next."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
+from exo.errors import Rejected
+from exo.runner.structured.compiling import Constraints
+from exo.runner.structured.guide import Guide
+from exo.runner.structured.reasoning import Progress, Reasoning, first_progress
+from exo.runner.structured.vocabulary import Vocabulary
+from exo.runner.tokenizer import HuggingFaceTokenizer
+
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def vocabulary(embedded_model: Path) -> Vocabulary:
+    ends = HuggingFaceTokenizer(embedded_model).end_tokens
+    return Vocabulary((embedded_model / "tokenizer.json").read_text(), ends)
+
+
+@pytest.fixture(scope="module")
+def constraints(vocabulary: Vocabulary) -> Constraints:
+    return Constraints(vocabulary)
+
+
+def schema(value: object, strict: bool = True) -> JsonSchema:
+    return JsonSchema(text=json.dumps(value), strict=strict)
+
+
+def accepts(guide: Guide, vocabulary: Vocabulary, text: str) -> bool:
+    """Whether a whole text may come, and the answer may end after it and not before it has begun."""
+    ends = vocabulary.tokens.eos_tokens
+    for token in vocabulary.tokens.tokenize_str(text):
+        allowed = guide.allowed()
+        if allowed is None or not allowed[token]:
+            return False
+        guide.take(token)
+    allowed = guide.allowed()
+    return allowed is not None and all(allowed[end] for end in ends)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "right", "wrong"),
+    [
+        (schema(PERSON), '{"name": "Ann", "age": 7}', '{"name": "Ann"}'),
+        (schema(PERSON), '{\n    "name": "Ann",\n    "age": 7\n}', '{"name": "Ann", "age": -7}'),
+        (JsonObject(), '{"a": [1, null, {"b": "c"}]}', "[1]"),
+        (Regex(pattern="[0-9]{3}-[a-z]+"), "123-abc", "12-abc"),
+        (Choice(choices=("yes", "yes, but")), "yes", "no"),
+        (Choice(choices=("yes", "yes, but")), "yes, but", "yes, b"),
+        (Choice(choices=('a "quoted" \\ text', "Zürich\n\t–")), "Zürich\n\t–", "Zurich"),
+        (Choice(choices=('a "quoted" \\ text', "Zürich\n\t–")), 'a "quoted" \\ text', "a quoted"),
+        (Grammar(text='start: "a" b+\nb: "b" | "c"'), "abcb", "a"),
+        (Grammar(text='root ::= "a" b+\nb ::= "b" | "c"'), "abcb", "a"),
+    ],
+)
+def test_a_guide_lets_through_what_is_right_and_nothing_else(
+    constraints: Constraints, vocabulary: Vocabulary, constraint: Constraint, right: str, wrong: str
+) -> None:
+    assert accepts(constraints.guide(constraint, []), vocabulary, right)
+    assert not accepts(constraints.guide(constraint, []), vocabulary, wrong)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "reason"),
+    [
+        (JsonSchema(text="{broken"), "not JSON"),
+        (JsonSchema(text="5"), "an object"),
+        (schema({"type": "colour"}), "colour"),
+        (schema({"$ref": "#/nowhere"}), "nowhere"),
+        (schema({"$ref": "#"}), ""),
+        (schema({"type": "string", "pattern": "("}), "regex"),
+        (schema({"type": "string", "not": {"type": "string"}}), "not"),
+        (schema({"allOf": [{"type": "string"}, {"type": "integer"}]}), "incompatible"),
+        (schema({"type": "integer", "multipleOf": 100000007}), "multipleOf"),
+        (JsonSchema(text='{"items":' * 5000 + "{}" + "}" * 5000), ""),
+        (JsonSchema(text='{"items":' * 500 + "{}" + "}" * 500), ""),
+        (Regex(pattern="(a"), "regex"),
+        (Regex(pattern="(?=a)b"), "look"),
+        (Regex(pattern="(" * 5000 + "a" + ")" * 5000), "regex"),
+        (Grammar(text="start: nothing"), "nothing"),
+        (Grammar(text="root ::= ("), "root"),
+        (Grammar(text='{"grammars": []}'), "Lark"),
+        (Grammar(text=""), ""),
+        (Grammar(text="start: " + "(" * 20_000 + '"a"' + ")" * 20_000), "nested"),
+        (schema({"type": "object", "properties": {f"f{i}": {"type": "string"} for i in range(20_000)}}), "large"),
+    ],
+)
+def test_what_cannot_be_held_is_refused_with_the_parameter(
+    constraints: Constraints, constraint: Constraint, reason: str
+) -> None:
+    with pytest.raises(Rejected) as refusal:
+        constraints.guide(constraint.model_copy(update={"param": "guided_json"}), [])
+    assert (refusal.value.code, refusal.value.param) == ("invalid_response_format", "guided_json")
+    assert reason in refusal.value.reason
+    assert len(refusal.value.reason) < 400
+
+
+def test_what_cannot_be_enforced_is_left_out_of_a_schema_that_is_not_strict(
+    constraints: Constraints, vocabulary: Vocabulary
+) -> None:
+    unique = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    assert accepts(constraints.guide(schema(unique, strict=False), []), vocabulary, "[1, 2]")
+    with pytest.raises(Rejected, match="uniqueItems"):
+        constraints.guide(schema(unique), [])
+
+
+def test_blanks_do_not_go_on_for_ever(constraints: Constraints, vocabulary: Vocabulary) -> None:
+    guide = constraints.guide(JsonObject(), [])
+    (brace,), (blank,) = vocabulary.tokens.tokenize_str("{"), vocabulary.tokens.tokenize_str(" ")
+    guide.take(brace)
+    for _ in range(40):
+        allowed = guide.allowed()
+        assert allowed is not None
+        assert allowed[blank]
+        guide.take(blank)
+    allowed = guide.allowed()
+    assert allowed is not None
+    assert not allowed[blank]
+
+
+def test_a_step_that_is_made_again_goes_back_by_a_token(constraints: Constraints, vocabulary: Vocabulary) -> None:
+    guide = constraints.guide(Regex(pattern="abc|axy"), [])
+    a, b, x = (vocabulary.tokens.tokenize_str(text)[0] for text in "abx")
+    guide.take(a)
+    before = guide.allowed()
+    guide.take(b)
+    guide.undo()
+    assert guide.allowed() == before
+    guide.take(x)
+    assert guide.problem == ""
+    assert guide.taken == 2
+
+
+def after(progress: Progress, tokens: list[int]) -> str:
+    for token in tokens:
+        progress = progress.after(token)
+    return progress.stage
+
+
+THINKS = Reasoning(closes=91, opens=90)
+HARMONY = Reasoning(closes=82, header=(80, 81))
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "prompt", "tokens", "stage"),
+    [
+        (None, [90], [], "answer"),
+        (THINKS, [1, 2], [], "undecided"),
+        (THINKS, [1, 2], [5], "answer"),
+        (THINKS, [1, 2], [90, 5, 6], "reasoning"),
+        (THINKS, [1, 2], [90, 5, 91], "answer"),
+        (THINKS, [1, 90, 3], [5], "reasoning"),
+        (THINKS, [1, 90, 3], [91], "answer"),
+        (THINKS, [90, 3, 91, 3], [], "answer"),
+        (THINKS, [90, 91, *[1] * 20], [], "undecided"),
+        (HARMONY, [1], [80, 70, 82, 5], "reasoning"),
+        (HARMONY, [1], [80, 81, 82], "answer"),
+        (HARMONY, [1], [80, 81, 7, 7, 82], "answer"),
+        (HARMONY, [1], [80, 70, 81, 82], "reasoning"),
+        (HARMONY, [1], [80, 81, 80, 70, 82], "reasoning"),
+        (HARMONY, [1], [80, 70, 82, 5, 80, 81, 82], "answer"),
+    ],
+)
+def test_the_answer_begins_after_the_reasoning(
+    reasoning: Reasoning | None, prompt: list[int], tokens: list[int], stage: str
+) -> None:
+    assert after(first_progress(reasoning, prompt), tokens) == stage
+
+
+def test_reasoning_is_free_and_the_answer_is_held(vocabulary: Vocabulary, constraints: Constraints) -> None:
+    from llguidance import LLMatcher
+
+    matcher = LLMatcher(vocabulary.tokens, LLMatcher.grammar_from_regex("[0-9]"))
+    guide = Guide(matcher, first_progress(THINKS, [1, 2]), "guided_regex")
+    a, digit = (vocabulary.tokens.tokenize_str(text)[0] for text in "a7")
+    first = guide.allowed()
+    assert first is not None
+    assert first[90]
+    assert not first[a]
+    guide.take(90)
+    assert guide.allowed() is None
+    for token in (a, 91):
+        guide.take(token)
+    answer = guide.allowed()
+    assert answer is not None
+    assert answer[digit]
+    assert not answer[a]
+    assert not answer[90]
+    guide.undo()
+    assert guide.allowed() is None
+    guide.take(91)
+    guide.take(digit)
+    last = guide.allowed()
+    assert last is not None
+    assert [token for token, byte in enumerate(last) if byte] == sorted(vocabulary.tokens.eos_tokens)
