@@ -1,4 +1,4 @@
-"""A real model over the runners of two nodes: it answers as one process does, and a lost rank leaves nothing hanging."""
+"""A real model over the runners of two nodes: it answers as one process does, and a lost rank leaves nobody waiting."""
 
 import os
 import signal
