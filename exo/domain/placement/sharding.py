@@ -51,7 +51,9 @@ def tensor_problem(card: ModelCard, ranks: int) -> str | None:
     ]
     if not odd:
         return None
-    return f"{' and '.join(odd)} do not divide by {ranks}: {_sizes(tensor_sizes(card))}"
+    sizes = ", ".join(map(str, tensor_sizes(card)))
+    hint = f"{sizes} nodes would do" if sizes else "no number of nodes does"
+    return f"{' and '.join(odd)} do not divide by {ranks}: {hint}"
 
 
 def tensor_sizes(card: ModelCard, most: int = 64) -> list[int]:
@@ -61,9 +63,3 @@ def tensor_sizes(card: ModelCard, most: int = 64) -> list[int]:
         for ranks in range(2, most + 1)
         if card.heads % ranks == 0 and card.kv_heads % ranks == 0 and card.hidden_size % ranks == 0
     ]
-
-
-def _sizes(sizes: list[int]) -> str:
-    if not sizes:
-        return "no number of nodes does"
-    return f"{', '.join(map(str, sizes))} node{'s' if sizes[0] else ''} would do"
