@@ -1,4 +1,4 @@
-"""A real model over the runners of two nodes: it answers as one process does, and a lost rank leaves nobody waiting."""
+"""A real model over two nodes: it answers as one process does, and no lost rank leaves anything hanging."""
 
 import os
 import signal
@@ -62,9 +62,9 @@ class Pair:
         (pid,) = stack.runner_pids()
         return pid
 
-    def ask(self, question: str = QUESTION, **more: object) -> Chat:
-        """Ask with temperature 0."""
-        return Chat(self.first, question, model=EMBEDDED, **{"temperature": 0, **more})
+    def ask(self, question: str = QUESTION, temperature: float = 0, **more: object) -> Chat:
+        """Ask, without randomness unless told otherwise."""
+        return Chat(self.first, question, model=EMBEDDED, temperature=temperature, **more)
 
     def _linked(self) -> bool:
         nodes = httpx.get(f"{self.first.url}/state/nodes").json()

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
+from exo.errors import Fatal
 from exo.runner.engines.base import FailedOutput, TokenOutput
 from exo.runner.engines.mlx.engine import MlxEngine
 from exo.runner.engines.ranks import Peers
@@ -67,7 +68,10 @@ def main() -> None:
 
 def run(engine: MlxEngine, work: Work) -> Outcome:
     """Every rank submits the same before the same step."""
-    engine.load(work.shard, work.folder, lambda _done, _total: None)
+    try:
+        engine.load(work.shard, work.folder, lambda _done, _total: None)
+    except Fatal as refusal:
+        return Outcome(tokens=[], failures=[str(refusal)], resident_bytes=0)
     resident = psutil.Process().memory_info().rss
     outcome = Outcome(tokens=[[] for _ in work.requests], failures=[], resident_bytes=resident)
     step = 0
