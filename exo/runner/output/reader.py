@@ -107,7 +107,7 @@ class TextReader:
         elif blank == len(text):
             self._held = text
         elif text[blank] == "{" and self._syntax.bare is not None:
-            self._block = self._syntax.bare(self._schemas)
+            self._block = self._syntax.bare(self._schemas, text[:blank])
             return text[blank:]
         return None
 

@@ -25,8 +25,8 @@ class ToolSyntax:
     """The opener of a block, and a marker that means nothing after it."""
     ignored: tuple[str, ...] = ()
     """Markers that mean nothing anywhere."""
-    bare: OpenBlock | None = None
-    """What a brace opens where an answer begins, in a format without markers."""
+    bare: Callable[[ToolSchemas, str], Block] | None = None
+    """What a brace opens where an answer begins, and the white space before it, in a format without markers."""
     special: tuple[str, ...] = ()
     """All that may be special tokens, and must be seen nevertheless."""
 

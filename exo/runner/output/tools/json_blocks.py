@@ -74,31 +74,35 @@ class MistralBlock:
 
 
 class BareJsonBlock:
-    """An object that is a call if it has a name and parameters. Given up as soon as it has a key that no call has."""
+    """An object that is a call if it has a name and parameters. Given up as soon as it has a key that no call has.
 
-    __slots__ = ("_scan", "_schemas")
+    `blank` is what came before it, and is text where the object is.
+    """
 
-    def __init__(self, schemas: ToolSchemas) -> None:
+    __slots__ = ("_blank", "_scan", "_schemas")
+
+    def __init__(self, schemas: ToolSchemas, blank: str) -> None:
         self._schemas = schemas
+        self._blank = blank
         self._scan = JsonScan()
 
     def push(self, piece: str) -> Step:
         """Take more text."""
         end = self._scan.push(piece)
+        text = self._scan.text
         if not CALL_KEYS.issuperset(self._scan.keys):
-            return Step([Text(self._scan.text)], "")
+            return Step([Text(self._blank + text[0])], text[1:])
         if end is None:
             return Step()
-        text = self._scan.text
         try:
             segments: list[Segment] = [self._schemas.complete(call_of(read_json(text[:end]), arguments_needed=True))]
         except (ValueError, RecursionError):
-            return Step([Text(text[:end])], text[end:])
+            return Step([Text(self._blank + text[:end])], text[end:])
         return Step(segments, text[end:])
 
     def cut(self, by_itself: bool) -> Step:
         """Nothing more comes: it is text."""
-        return Step([Text(self._scan.text)], "")
+        return Step([Text(self._blank + self._scan.text)], "")
 
 
 def _with_arguments(name: str, arguments: object) -> ParsedCall:
