@@ -1,4 +1,4 @@
-"""Calls in a conversation's history, in the way that single chat templates insist on."""
+"""What single chat templates insist on: how earlier calls look, and whether there may be tools at all."""
 
 import hashlib
 import json
@@ -8,10 +8,18 @@ from typing import cast
 
 Message = Mapping[str, object]
 
+_EXPRESSION = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
+_LITERAL = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NINE_CHARACTERS = re.compile(r"length\s*!=\s*9")
 """Mistral's templates refuse the ids of calls that have not nine letters and digits."""
 _KIMI = "<|tool_calls_section_begin|>"
 """Kimi's templates write the ids of calls, and the model knows them as `functions.NAME:N`."""
+
+
+def takes_tools(template: str) -> bool:
+    """Whether the template has a place for tools: whether it names them outside of texts."""
+    expressions = (_LITERAL.sub("", found.group()) for found in _EXPRESSION.finditer(template))
+    return any(re.search(r"\btools\b", expression) for expression in expressions)
 
 
 def with_known_ids(messages: Sequence[Message], template: str) -> list[Message]:

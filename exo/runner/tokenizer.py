@@ -12,7 +12,7 @@ from jinja2.exceptions import TemplateError
 
 from exo.domain.constraint import Constraint
 from exo.errors import Fatal, Rejected
-from exo.runner.history import Message, with_known_ids, with_written_arguments
+from exo.runner.history import Message, takes_tools, with_known_ids, with_written_arguments
 from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
@@ -81,7 +81,7 @@ class HuggingFaceTokenizer:
         if not self._chat.chat_template:
             raise Rejected("the model has no chat template", code="no_chat_template")
         template = str(self._chat.get_chat_template(None, given.get("tools")))
-        if given.get("tools") and "tools" not in template:
+        if given.get("tools") and not takes_tools(template):
             raise Rejected(
                 "this model's chat template has no place for tools: ask a model that was trained to call tools, or "
                 "leave them out",

@@ -23,7 +23,7 @@ def make_folder(folder: Path, template: str | None = TEMPLATE) -> Path:
     fast = Tokenizer(models.BPE(vocab={letter: number for number, letter in enumerate(alphabet)}, merges=[]))
     fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast.decoder = decoders.ByteLevel()
-    fast.add_special_tokens(["<end>"])
+    fast.add_special_tokens(["<end>", "[TOOL_CALLS]", "<think>", "</think>"])
     fast.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<end>"}
     config |= {"chat_template": template} if template else {}
@@ -100,3 +100,53 @@ def test_a_model_without_a_chat_template_refuses_chats(tmp_path: Path) -> None:
 def test_a_folder_without_a_tokenizer_is_fatal(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="tokenizer"):
         HuggingFaceTokenizer(tmp_path)
+
+
+TOOLS_TEMPLATE = TEMPLATE.replace(
+    "{% if add_generation_prompt %}",
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% if enable_thinking %}{{ '<think>' }}{% endif %}"
+    "{% if add_generation_prompt %}",
+)
+TOOL = {"type": "function", "function": {"name": "now", "parameters": {}}}
+USER = [{"role": "user", "content": "x"}]
+
+
+def test_tools_and_switches_reach_the_template(tmp_path: Path) -> None:
+    tokenizer = HuggingFaceTokenizer(make_folder(tmp_path, TOOLS_TEMPLATE))
+    tokens = tokenizer.encode_chat(USER, {"tools": [TOOL], "enable_thinking": True})
+    detokenizer = tokenizer.detokenizer(["<think>"])
+    text = "".join(detokenizer.push(token) for token in tokens)
+    assert '"name": "now"' in text
+    assert text.endswith("<think><assistant>")
+
+
+def test_tools_are_refused_where_the_template_has_no_place_for_them(tokenizer: HuggingFaceTokenizer) -> None:
+    with pytest.raises(Rejected) as caught:
+        tokenizer.encode_chat(USER, {"tools": [TOOL]})
+    assert (caught.value.code, caught.value.param) == ("tools_not_supported", "tools")
+
+
+def test_arguments_are_written_out_for_a_template_that_joins_them_to_text(tmp_path: Path) -> None:
+    template = "{% for message in messages %}{% for call in message.tool_calls or [] %}"
+    template += "{{ '<' + call.function.name + '>' + call.function.arguments }}{% endfor %}{% endfor %}"
+    tokenizer = HuggingFaceTokenizer(make_folder(tmp_path, template))
+    call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": {"zone": "UTC"}}}
+    tokens = tokenizer.encode_chat([*USER, {"role": "assistant", "content": "", "tool_calls": [call]}])
+    assert "".join(decode(tokenizer, tokens)) == '<now>{"zone": "UTC"}'
+
+
+def test_a_special_token_is_shown_where_it_is_a_marker(tokenizer: HuggingFaceTokenizer) -> None:
+    tokens = [257, *tokenizer.encode_chat(USER)[:3], 256]
+    shown, hidden = tokenizer.detokenizer(["[TOOL_CALLS]"]), tokenizer.detokenizer()
+    assert "".join(shown.push(token) for token in tokens) == "[TOOL_CALLS]<us"
+    assert "".join(hidden.push(token) for token in tokens) == "<us"
+    assert (shown.marker(257), shown.marker(256), hidden.marker(257)) == ("[TOOL_CALLS]", "", "")
+
+
+def test_the_format_comes_from_the_folder_and_the_prompts_end(tokenizer: HuggingFaceTokenizer) -> None:
+    prompt = tokenizer.encode_chat(USER)
+    form = tokenizer.output_format(prompt)
+    assert (form.tools, form.think and form.think.open, form.starts_inside) == ("mistral_v11", "<think>", False)
+    assert tokenizer.output_format([*prompt, 258]).starts_inside
+    assert not tokenizer.output_format([*prompt, 258, 259]).starts_inside
+    assert tokenizer.harmony_parsers is None

@@ -32,12 +32,12 @@ class Decoding(Protocol):
 
 
 def open_pipeline(form: OutputFormat, decoding: Decoding, request: GenerationRequest) -> OutputPipeline:
-    """The pipeline of a generation. Where the request forbids calls, what looks like one is text.
+    """The pipeline of a generation. What looks like a call is text where the request forbids calls, or wants a format.
 
     Raises Rejected where a tool's schema is no JSON object.
     """
     schemas = ToolSchemas({tool.name: json_object(tool.parameters, "tools") for tool in request.tools})
-    if request.tool_choice == "none":
+    if request.tool_choice == "none" or request.params.constraint is not None:
         form = form.replaced({"tools": None})
     calls_most = None if request.parallel_tool_calls else 1
     return OutputPipeline(_source(form, decoding, schemas), request.params.stop, calls_most)
