@@ -1,30 +1,72 @@
 """Calls in tags: Qwen3-Coder's functions, GLM's keys and values, MiniMax's and DeepSeek's invokes."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from exo.runner.output.tools.calls import ParsedCall, named
 from exo.runner.output.tools.hermes import json_calls
 from exo.runner.output.tools.schema import Verbatim
 
-_FUNCTION = re.compile(r"\s*<function=(?P<name>[^>\n]*)>(?P<body>.*)</function>\s*", re.DOTALL)
-_QWEN_PARAMETER = re.compile(
-    r"\s*<parameter=(?P<key>[^>\n]*)>(?P<value>.*?)(?:(?P<close></parameter>)|(?=\n<parameter=)|\Z)", re.DOTALL
-)
-_GLM_ARGUMENT = re.compile(
-    r"\s*<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<value>.*?)(?:(?P<close></arg_value>)|(?=<arg_key>)|\Z)",
-    re.DOTALL,
-)
+_FUNCTION = re.compile(r"\s*<function=(?P<name>[^>\n]*)>")
+_FUNCTION_END = re.compile(r"\s*</function>")
 _INVOKE_NAME = re.compile(r'\s*"?(?P<name>[^">]*)"?\s*>')
-_MINIMAX_PARAMETER = re.compile(
-    r'\s*<parameter name="?(?P<key>[^">]*)"?\s*>(?P<value>.*?)'
-    r"(?:(?P<close></parameter>)|(?=\n<parameter name=)|\Z)",
-    re.DOTALL,
+_WHITESPACE = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A key, its value as it was written, and what else its tag said."""
+
+    key: str
+    value: str
+    tag: re.Match[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentTags:
+    """How a format writes arguments. `open` matches all before a value, and names the `key`.
+
+    A value ends at `close`. Where the model left that out it ends, without the white space after it, at what begins
+    the next argument or ends the call.
+    """
+
+    open: re.Pattern[str]
+    close: str
+    next: str
+    end: str | None = None
+
+    def read(self, text: str, at: int) -> tuple[list[Argument], int]:
+        """The arguments that stand at `at`, and where they end. Raises ValueError for one without a name."""
+        arguments: list[Argument] = []
+        while (tag := self.open.match(text, at)) is not None:
+            value, at = self._value(text, tag.end())
+            arguments.append(Argument(named(tag["key"]), value, tag))
+        return arguments, at
+
+    def _value(self, text: str, start: int) -> tuple[str, int]:
+        close = text.find(self.close, start)
+        following = text.find(self.next, start)
+        if close >= 0 and not 0 <= following < close:
+            return text[start:close], close + len(self.close)
+        ends = [following, text.find(self.end, start) if self.end else -1, len(text)]
+        end = min(place for place in ends if place >= 0)
+        return text[start:end].rstrip(), end
+
+
+_QWEN = ArgumentTags(
+    open=re.compile(r"\s*<parameter=(?P<key>[^>\n]*)>"), close="</parameter>", next="\n<parameter=", end="</function>"
 )
-_DSML_PARAMETER = re.compile(
-    r'\s*<｜DSML｜parameter name="(?P<key>[^"]*)"(?:\s+string="(?P<string>true|false)")?\s*>(?P<value>.*?)'
-    r"(?:(?P<close></｜DSML｜parameter>)|(?=\n<｜DSML｜parameter name=)|\Z)",
-    re.DOTALL,
+_GLM = ArgumentTags(
+    open=re.compile(r"\s*<arg_key>(?P<key>[^<]*)</arg_key>\s*<arg_value>"), close="</arg_value>", next="<arg_key>"
+)
+_MINIMAX = ArgumentTags(
+    open=re.compile(r'\s*<parameter name="?(?P<key>[^">]*)"?\s*>'), close="</parameter>", next="\n<parameter name="
+)
+_DSML = ArgumentTags(
+    open=re.compile(r'\s*<｜DSML｜parameter name="(?P<key>[^"]*)"(?:\s+string="(?P<string>true|false)")?\s*>'),
+    close="</｜DSML｜parameter>",
+    next="\n<｜DSML｜parameter name=",
 )
 
 
@@ -37,12 +79,16 @@ def function_calls(body: str) -> list[ParsedCall]:
     """Qwen3-Coder's `<function=NAME>`, with one line break off each end of a value. Hermes' JSON is taken too."""
     if body.lstrip().startswith(("{", "[")):
         return json_calls(body)
-    function = _full(_FUNCTION, body)
-    arguments = {
-        named(found["key"]): Verbatim(_value(found).removeprefix("\n").removesuffix("\n"))
-        for found in _all(_QWEN_PARAMETER, function["body"])
-    }
-    return [ParsedCall(named(function["name"]), arguments)]
+    calls: list[ParsedCall] = []
+    at = 0
+    while (function := _FUNCTION.match(body, at)) is not None:
+        arguments, at = _QWEN.read(body, function.end())
+        values = {one.key: Verbatim(one.value.removeprefix("\n").removesuffix("\n")) for one in arguments}
+        calls.append(ParsedCall(named(function["name"]), values))
+        end = _FUNCTION_END.match(body, at)
+        at = end.end() if end else at
+    _check_end(body, at)
+    return calls
 
 
 def glm_calls(body: str) -> list[ParsedCall]:
@@ -50,30 +96,24 @@ def glm_calls(body: str) -> list[ParsedCall]:
     if body.lstrip().startswith("{"):
         return json_calls(body)
     name, tag, rest = body.partition("<arg_key>")
-    arguments = {named(found["key"]): Verbatim(_value(found)) for found in _all(_GLM_ARGUMENT, tag + rest)}
-    return [ParsedCall(_plain_name(name), arguments)]
+    arguments = _all(_GLM, tag + rest, 0)
+    return [ParsedCall(_plain_name(name), {one.key: Verbatim(one.value) for one in arguments})]
 
 
 def invoke_calls(body: str) -> list[ParsedCall]:
     """What follows MiniMax's `<invoke name=`."""
-    name, parameters = _invoked(body)
-    arguments = {named(found["key"]): Verbatim(_value(found)) for found in _all(_MINIMAX_PARAMETER, parameters)}
-    return [ParsedCall(name, arguments)]
+    name, at = _invoked(body)
+    return [ParsedCall(name, {one.key: Verbatim(one.value) for one in _all(_MINIMAX, body, at)})]
 
 
 def dsml_calls(body: str) -> list[ParsedCall]:
     """What follows DeepSeek's `<｜DSML｜invoke name=`. A value that is marked as no string is JSON."""
-    name, parameters = _invoked(body)
-    arguments = {
-        named(found["key"]): Verbatim(_value(found), is_json=True) if found["string"] == "false" else _value(found)
-        for found in _all(_DSML_PARAMETER, parameters)
-    }
-    return [ParsedCall(name, arguments)]
+    name, at = _invoked(body)
+    return [ParsedCall(name, {one.key: _dsml_value(one) for one in _all(_DSML, body, at)})]
 
 
-def _value(argument: re.Match[str]) -> str:
-    """The value as it was written; white space after one that was not closed is no part of it."""
-    return argument["value"] if argument["close"] else argument["value"].rstrip()
+def _dsml_value(argument: Argument) -> str | Verbatim:
+    return Verbatim(argument.value, is_json=True) if argument.tag["string"] == "false" else argument.value
 
 
 def _plain_name(text: str) -> str:
@@ -84,26 +124,20 @@ def _plain_name(text: str) -> str:
     return name
 
 
-def _invoked(body: str) -> tuple[str, str]:
+def _invoked(body: str) -> tuple[str, int]:
     match = _INVOKE_NAME.match(body)
     if match is None:
         raise ValueError("the call has no name")
-    return named(match["name"]), body[match.end() :]
+    return named(match["name"]), match.end()
 
 
-def _full(pattern: re.Pattern[str], text: str) -> re.Match[str]:
-    match = pattern.fullmatch(text)
-    if match is None:
-        raise ValueError("not a call of this form")
-    return match
+def _all(tags: ArgumentTags, text: str, at: int) -> list[Argument]:
+    """The arguments, which go to the text's end. Raises ValueError where something else comes."""
+    arguments, at = tags.read(text, at)
+    _check_end(text, at)
+    return arguments
 
 
-def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """One match after the other, until only white space is left. Raises ValueError where something else is."""
-    at = 0
-    while text[at:].strip():
-        match = pattern.match(text, at)
-        if match is None:
-            raise ValueError("there is something between the arguments")
-        yield match
-        at = match.end()
+def _check_end(text: str, at: int) -> None:
+    if _WHITESPACE.fullmatch(text, at) is None:
+        raise ValueError("there is something else beside the arguments")
