@@ -16,7 +16,7 @@ from exo.domain.messages.reports import GenerationEnded
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
 from exo.domain.runner_spec import RunnerSpec
-from exo.domain.sampling import SamplingParams, Timings, Usage
+from exo.domain.sampling import Timings, Usage
 from exo.errors import Rejected, Retryable
 from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engine_thread import EngineThread
@@ -100,7 +100,7 @@ class RunnerLoop:
         try:
             request = await self._request(task.task_id)
             prompt = await self._encode(request)
-            guide = await self._guide(request.params, prompt)
+            guide = await self._guide(request, prompt)
             if self._speaks:
                 self._live[task.task_id] = self._generation(task, request, prompt, taken_at)
         except Rejected as refusal:
@@ -136,18 +136,19 @@ class RunnerLoop:
             return self._tokenizer.encode_chat(messages, arguments)
         return await asyncio.to_thread(self._tokenizer.encode_chat, messages, arguments)
 
-    async def _guide(self, params: SamplingParams, prompt: list[int]) -> Guide | None:
-        """What holds the answer to its constraint. One that is too slow to compile is given up."""
-        if params.constraint is None:
+    async def _guide(self, request: GenerationRequest, prompt: list[int]) -> Guide | None:
+        """What holds the answer to what is demanded. A format that is too slow to compile is given up."""
+        constraint = request.params.constraint
+        if constraint is None and request.tool_choice != "required":
             return None
-        compiling = asyncio.to_thread(self._tokenizer.guide, params.constraint, prompt)
+        compiling = asyncio.to_thread(self._tokenizer.guide, request, prompt)
         try:
             return await asyncio.wait_for(compiling, COMPILE_MOST)
         except TimeoutError as error:
             raise Rejected(
                 f"this format is too complex: it was not ready after {COMPILE_MOST:.0f} s",
                 code="invalid_response_format",
-                param=params.constraint.param,
+                param="tools" if constraint is None else constraint.param,
             ) from error
 
     async def _request(self, task_id: TaskId) -> GenerationRequest:

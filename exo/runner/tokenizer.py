@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from jinja2.exceptions import TemplateError
 
-from exo.domain.constraint import Constraint
+from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Fatal, Rejected
 from exo.runner.history import Message, takes_tools, with_known_ids, with_written_arguments
 from exo.runner.output.detect import detect_format, opens_reasoning
@@ -122,9 +122,11 @@ class HuggingFaceTokenizer:
         """What a token adds to the text, a special one its name; empty for a number that stands for none."""
         return self._vocabulary.result().bytes_of(token)
 
-    def guide(self, constraint: Constraint, prompt: Sequence[int]) -> Guide:
-        """What holds the answer to this prompt to a constraint. Raises Rejected where nothing can."""
-        return Constraints(self._vocabulary.result()).guide(constraint, prompt)
+    def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> Guide | None:
+        """What holds the answer to this prompt to what the request demands. Raises Rejected where nothing can."""
+        constraints = Constraints(self._vocabulary.result())
+        wanted = constraints.wanted(request, self.output_format(prompt))
+        return None if wanted is None else constraints.guide(wanted, prompt)
 
     def _rendered(self, conversation: Sequence[Message], arguments: Mapping[str, object]) -> list[int]:
         try:

@@ -11,6 +11,7 @@ import pytest
 
 from exo.domain.constraint import Choice, Constraint, JsonObject, JsonSchema, Regex
 from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
+from exo.domain.messages.requests import GenerationRequest
 from exo.domain.model_card import ModelCard
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
@@ -70,7 +71,7 @@ def generate(engine: Engine, requests: Sequence[SamplingParams], text: str) -> d
     prompt = tokenizer.encode_chat([{"role": "user", "content": text}])
     outputs: dict[TaskId, list[EngineOutput]] = {}
     for number, params in enumerate(requests):
-        guide = tokenizer.guide(params.constraint, prompt) if params.constraint is not None else None
+        guide = tokenizer.guide(GenerationRequest(messages=(), params=params), prompt)
         task_id = TaskId(str(number))
         outputs[task_id] = []
         engine.submit(task_id, prompt, params, guide)

@@ -141,6 +141,15 @@ def test_a_step_that_is_made_again_goes_back_by_a_token(constraints: Constraints
     assert guide.taken == 2
 
 
+def test_a_marker_that_is_a_special_token_is_that_token(constraints: Constraints, vocabulary: Vocabulary) -> None:
+    assert json.loads(vocabulary.marker("<tool_call>")) == "<tool_call>"
+    start = vocabulary.find("<|im_start|>")
+    guide = constraints.guide(Grammar(text=f'start: {vocabulary.marker("<|im_start|>")} "a"'), [])
+    allowed = guide.allowed()
+    assert allowed is not None
+    assert [token for token, byte in enumerate(allowed) if byte] == [start]
+
+
 def after(progress: Progress, tokens: list[int]) -> str:
     for token in tokens:
         progress = progress.after(token)

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from exo.api.errors import Problem, validation_problem
 from exo.api.openai.requests import ChatCompletionRequest
+from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 from exo.domain.messages.requests import GenerationRequest
 
 USER = [{"role": "user", "content": "hi"}]
@@ -272,6 +273,12 @@ def test_t3_no_tool_is_called_where_that_is_asked_for() -> None:
     assert request(tools=[WEATHER], parallel_tool_calls=False).parallel_tool_calls is False
 
 
+def test_t3_a_call_can_be_demanded_of_any_tool_or_of_one() -> None:
+    assert request(tools=[WEATHER], tool_choice="required").tool_choice == "required"
+    chosen = request(tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "get_weather"}})
+    assert (chosen.tool_choice, chosen.tool_name) == ("required", "get_weather")
+
+
 @pytest.mark.parametrize(
     ("choice", "tools"),
     [
@@ -303,3 +310,105 @@ def test_thinking_can_be_switched(fields: dict[str, object], expected: bool | No
 def test_reasoning_effort_is_one_of_openais() -> None:
     assert request(reasoning_effort="high").reasoning_effort == "high"
     assert refused(reasoning_effort="enormous").param == "reasoning_effort"
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+NAMED = {"name": "n", "schema": SCHEMA}
+SCHEMA_TEXT = '{"type":"object","properties":{"a":{"type":"integer"}}}'
+
+
+@pytest.mark.parametrize(
+    ("fields", "constraint"),
+    [
+        ({"response_format": {"type": "text"}}, None),
+        ({"response_format": {"type": "json_object"}}, JsonObject()),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}, JsonObject()),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": NAMED}},
+            JsonSchema(text=SCHEMA_TEXT, strict=False),
+        ),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": SCHEMA, "strict": True},
+                }
+            },
+            JsonSchema(text=SCHEMA_TEXT),
+        ),
+        ({"guided_json": SCHEMA}, JsonSchema(text=SCHEMA_TEXT, param="guided_json")),
+        ({"guided_json": SCHEMA_TEXT}, JsonSchema(text=SCHEMA_TEXT, param="guided_json")),
+        ({"guided_regex": "[0-9]+"}, Regex(pattern="[0-9]+", param="guided_regex")),
+        ({"guided_choice": ["a", "b"]}, Choice(choices=("a", "b"), param="guided_choice")),
+        ({"guided_grammar": 'start: "a"'}, Grammar(text='start: "a"', param="guided_grammar")),
+        ({"structured_outputs": {"json": SCHEMA}}, JsonSchema(text=SCHEMA_TEXT, param="structured_outputs.json")),
+        ({"structured_outputs": {"json_object": True}}, JsonObject(param="structured_outputs.json_object")),
+        ({"structured_outputs": {"regex": "a"}}, Regex(pattern="a", param="structured_outputs.regex")),
+        ({"structured_outputs": {"choice": ["a"]}}, Choice(choices=("a",), param="structured_outputs.choice")),
+        ({"structured_outputs": {"grammar": "start: a"}}, Grammar(text="start: a", param="structured_outputs.grammar")),
+    ],
+)
+def test_formats_of_openai_and_of_vllm(fields: dict[str, object], constraint: Constraint | None) -> None:
+    assert request(**fields).params.constraint == constraint
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"response_format": {"type": "xml"}}, "response_format.type"),
+        ({"response_format": {"type": "text", "json_schema": {"name": "n"}}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "a b"}}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": 5}}}, "response_format"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"structured_outputs": {}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
+        ({"guided_regex": "a", "guided_choice": ["a"]}, "guided_choice"),
+        ({"response_format": {"type": "json_object"}, "guided_regex": "a"}, "guided_regex"),
+    ],
+)
+def test_formats_that_cannot_be_are_refused_by_name(fields: dict[str, object], param: str) -> None:
+    problem = refused(**fields)
+    assert problem.http_status == 400
+    assert (problem.param or "").startswith(param)
+
+
+def test_all_that_chooses_tokens_reaches_the_engine() -> None:
+    params = request(
+        top_k=40,
+        min_p=0.1,
+        presence_penalty=-2,
+        frequency_penalty=1.5,
+        repetition_penalty=1.2,
+        repetition_context_size=64,
+        logit_bias={"50256": -100, "7": 2.5},
+        logprobs=True,
+        top_logprobs=5,
+    ).params
+    assert (params.top_k, params.min_p, params.presence_penalty, params.frequency_penalty) == (40, 0.1, -2, 1.5)
+    assert (params.repetition_penalty, params.repetition_context) == (1.2, 64)
+    assert (params.logit_bias, params.logprobs) == (((7, 2.5), (50256, -100)), 5)
+    assert request(logprobs=True).params.logprobs == 0
+    assert request(top_k=-1).params.top_k == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"presence_penalty": 2.1}, "presence_penalty"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"min_p": 1.5}, "min_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"logit_bias": {"a": 1}}, "logit_bias"),
+        ({"logit_bias": {"-1": 1}}, "logit_bias"),
+        ({"logit_bias": {"5": 101}}, "logit_bias"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"top_logprobs": 5}, "top_logprobs"),
+        ({"logprobs": 5}, "logprobs"),
+    ],
+)
+def test_what_is_out_of_range_is_refused_by_name(fields: dict[str, object], param: str) -> None:
+    problem = refused(**fields)
+    assert (problem.http_status, (problem.param or "").split(".")[0]) == (400, param)

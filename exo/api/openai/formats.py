@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, assert_never
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError, to_json
 
 from exo.api.openai.messages import Strict
@@ -34,26 +34,20 @@ class NamedSchema(Strict):
     strict: bool | None = None
 
 
-class TextFormat(Strict):
-    """Any text."""
+class ResponseFormat(Strict):
+    """OpenAI's `response_format`."""
 
-    type: Literal["text"]
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: Annotated[NamedSchema | None, Field(validate_default=True)] = None
 
-
-class JsonObjectFormat(Strict):
-    """Any JSON object."""
-
-    type: Literal["json_object"]
-
-
-class JsonSchemaFormat(Strict):
-    """JSON by a schema."""
-
-    type: Literal["json_schema"]
-    json_schema: NamedSchema
-
-
-ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]
+    @field_validator("json_schema")
+    @classmethod
+    def _goes_with_type(cls, value: NamedSchema | None, info: ValidationInfo) -> NamedSchema | None:
+        wanted = info.data.get("type") == "json_schema"
+        if wanted != (value is not None):
+            word = "needs" if wanted else "is for"
+            raise PydanticCustomError("format_schema", "the type 'json_schema' {word} this", {"word": word})
+        return value
 
 
 class StructuredOutputs(Strict):
@@ -72,23 +66,21 @@ class StructuredOutputs(Strict):
         return self
 
 
-Format = TextFormat | JsonObjectFormat | JsonSchemaFormat | StructuredOutputs | str | list[str] | None
+Format = ResponseFormat | StructuredOutputs | str | list[str] | None
 
 
 def constrains(value: object) -> bool:
     """Whether the value of one of the parameters asks for something."""
-    return value is not None and not isinstance(value, TextFormat)
+    return value is not None and not (isinstance(value, ResponseFormat) and value.type == "text")
 
 
 def constraint_of(value: Format, param: str) -> Constraint | None:
     """What the value of the parameter `param` asks for."""
     match value:
-        case None | TextFormat():
+        case None:
             return None
-        case JsonObjectFormat():
-            return JsonObject(param=param)
-        case JsonSchemaFormat():
-            return _by_schema(value.json_schema, param)
+        case ResponseFormat():
+            return _by_response_format(value, param)
         case StructuredOutputs():
             return _structured(value, param)
         case list():
@@ -99,8 +91,11 @@ def constraint_of(value: Format, param: str) -> Constraint | None:
             assert_never(value)
 
 
-def _by_schema(named: NamedSchema, param: str) -> Constraint:
-    if named.schema_ is None:
+def _by_response_format(value: ResponseFormat, param: str) -> Constraint | None:
+    if value.type == "text":
+        return None
+    named = value.json_schema
+    if named is None or named.schema_ is None:
         return JsonObject(param=param)
     return JsonSchema(text=named.schema_, strict=named.strict is True, param=param)
 

@@ -15,7 +15,7 @@ from exo.api.openai.formats import (
     constraint_of,
 )
 from exo.api.openai.messages import Message, Strict
-from exo.api.openai.tools import ChosenTool, ToolChoiceField, Tools
+from exo.api.openai.tools import ChosenTool, ToolChoiceField, Tools, choice_of
 from exo.domain.constraint import Constraint
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
@@ -142,7 +142,7 @@ class ChatCompletionRequest(Strict):
             raise PydanticCustomError("no_tools", "a tool is to be called, but there are no 'tools'")
         if isinstance(value, ChosenTool) and value.function.name not in offered:
             raise PydanticCustomError("no_tool", "'{name}' is not among the 'tools'", {"name": value.function.name})
-        raise PydanticCustomError("not_supported", "to make the model call a tool is not supported yet: use 'auto'")
+        return value
 
     @field_validator("top_logprobs")
     @classmethod
@@ -186,7 +186,8 @@ class ChatCompletionRequest(Strict):
             messages=tuple(message.to_domain() for message in self.messages),
             params=params,
             tools=tuple(tool.to_domain() for tool in self.tools or ()),
-            tool_choice="none" if self.tool_choice == "none" else "auto",
+            tool_choice=choice_of(self.tool_choice),
+            tool_name=self.tool_choice.function.name if isinstance(self.tool_choice, ChosenTool) else None,
             parallel_tool_calls=self.parallel_tool_calls is not False,
             enable_thinking=self._thinking,
             reasoning_effort=self.reasoning_effort,

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue, StringConstraints
 from pydantic_core import to_json
 
 from exo.api.openai.messages import Strict
-from exo.domain.messages.requests import Tool
+from exo.domain.messages.requests import Tool, ToolChoice
 
 TOOLS_MOST = 128
 """OpenAI's limit."""
@@ -55,3 +55,10 @@ class ChosenTool(Strict):
 
 ToolChoiceField = Literal["none", "auto", "required"] | ChosenTool
 Tools = Annotated[list[ToolDefinition], Field(max_length=TOOLS_MOST)]
+
+
+def choice_of(value: ToolChoiceField | None) -> ToolChoice:
+    """Whether the model may, must not, or must call a tool."""
+    if isinstance(value, ChosenTool):
+        return "required"
+    return value or "auto"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from exo.domain.constraint import Constraint
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
+from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import FinishReason, SamplingParams
 from exo.domain.shard import Shard
 from exo.runner.engines.ranks import Peers, Ranks
@@ -102,11 +102,11 @@ class Tokenizer(Protocol):
         """What a token adds to the text, a special one its name; empty for a number that stands for none."""
         ...
 
-    def guide(self, constraint: Constraint, prompt: Sequence[int]) -> Guide | None:
-        """What holds the answer to this prompt to a constraint. It may take seconds: call it in a thread of its own.
+    def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> Guide | None:
+        """What holds the answer to this prompt to the format, or to the calls, that the request demands.
 
-        None where the engine has no need of one. Raises Rejected `invalid_response_format`, with the parameter, for a
-        constraint that cannot be held.
+        None where it demands nothing, or the engine has no need of a guide. It may take seconds: call it in a thread
+        of its own. Raises Rejected, with the parameter, for what cannot be held.
         """
         ...
 

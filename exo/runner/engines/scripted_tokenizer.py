@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
-from exo.domain.constraint import Constraint
+from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Rejected
 from exo.runner.engines.script import parse_script
 from exo.runner.output.detokenize import Detokenizer
@@ -61,7 +61,7 @@ class ScriptedTokenizer:
             return self._pieces[token - FIRST_PIECE]
         return bytes([token]) if 0 <= token < END_TOKEN else b""
 
-    def guide(self, constraint: Constraint, prompt: Sequence[int]) -> None:
+    def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> None:
         """None: the script alone says what comes."""
 
     def text(self, prompt: Sequence[int]) -> str:

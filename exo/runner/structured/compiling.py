@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from llguidance import LLMatcher
 
 from exo.domain.constraint import Constraint
+from exo.domain.messages.requests import GenerationRequest
+from exo.runner.output.format import OutputFormat
 from exo.runner.structured.grammars import grammar_of, invalid
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.reasoning import find_reasoning, first_progress
+from exo.runner.structured.tools import grammar_of_calls
 from exo.runner.structured.vocabulary import Vocabulary
 
 REASON_MOST = 300
@@ -22,6 +25,15 @@ class Constraints:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._reasoning = find_reasoning(vocabulary)
+
+    def wanted(self, request: GenerationRequest, form: OutputFormat) -> Constraint | None:
+        """What an answer that is written in this form is to be held to: calls where they are demanded.
+
+        Raises Rejected where calls are demanded that cannot be enforced.
+        """
+        if request.tool_choice == "required":
+            return grammar_of_calls(request, form.tools, self._vocabulary.marker)
+        return request.params.constraint
 
     def guide(self, constraint: Constraint, prompt: Sequence[int]) -> Guide:
         """For one generation. It takes milliseconds, of a huge schema seconds: not for a thread that others wait for.

@@ -1,5 +1,6 @@
 """A model's tokens as bytes."""
 
+import json
 from collections.abc import Iterable
 
 from llguidance import LLTokenizer
@@ -28,12 +29,13 @@ class Vocabulary:
         """A token's bytes, which need not be whole characters; none for a number that stands for no token."""
         return self.tokens.decode_bytes([token]) if 0 <= token < self.size else b""
 
-    def is_special(self, text: str) -> bool:
-        """Whether `text` is one special token, which ordinary text never gives."""
-        tokens = self.tokens.tokenize_str(text, parse_special=True)
-        return len(tokens) == 1 and self.tokens.is_special_token(tokens[0])
-
     def find(self, text: str) -> int | None:
         """The one token that is `text`, if there is one."""
         tokens = self.tokens.tokenize_str(text, parse_special=True)
         return tokens[0] if len(tokens) == 1 else None
+
+    def marker(self, text: str) -> str:
+        """`text` as Lark: as a token where it is a special one, which a literal does not stand for."""
+        token = self.find(text)
+        is_special = token is not None and self.tokens.is_special_token(token)
+        return f"<[{token}]>" if is_special else json.dumps(text, ensure_ascii=False)
