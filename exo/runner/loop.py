@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
+from dataclasses import dataclass
 
 from exo.bus.chunks import ChunkPublisher
 from exo.bus.client import Bus
@@ -16,7 +17,7 @@ from exo.domain.messages.reports import GenerationEnded
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
 from exo.domain.runner_spec import RunnerSpec
-from exo.domain.sampling import Timings, Usage
+from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.errors import Rejected, Retryable
 from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engine_thread import EngineThread
@@ -43,6 +44,25 @@ SEEN_KEPT = 10_000
 """Tasks that are remembered, so that one that comes again is left alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A request, ready for the engine."""
+
+    request: GenerationRequest
+    prompt: list[int]
+    guide: Guide | None
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A request on its way to the engine."""
+
+    task: GenerateTask
+    taken_at: float
+    preparing: asyncio.Task[_Prepared]
+    wanted: bool = True
+
+
 class RunnerLoop:
     """All generations of one runner. Lives on the event loop; only the engine has a thread.
 
@@ -60,6 +80,8 @@ class RunnerLoop:
         self._engine = engine
         self._tokenizer = tokenizer
         self._chunks = ChunkPublisher(bus)
+        self._opening: dict[TaskId, _Opened] = {}
+        self._last_start: asyncio.Task[None] | None = None
         self._live: dict[TaskId, Generation] = {}
         self._seen: OrderedDict[TaskId, None] = OrderedDict()
         self._reports: set[asyncio.Task[None]] = set()
@@ -67,15 +89,16 @@ class RunnerLoop:
         bus.on_reconnect(self._report_again)
 
     async def take_tasks(self, after: int) -> None:
-        """Take the tasks after a stream sequence, one after the other, without end."""
-        async for task in follow_tasks(self._bus, self._spec.instance.instance_id, after):
-            await self._take(task)
+        """Take the tasks after a stream sequence, without end."""
+        async with asyncio.TaskGroup() as starts:
+            async for task in follow_tasks(self._bus, self._spec.instance.instance_id, after):
+                await self._take(task, starts)
 
-    async def _take(self, task: Task) -> None:
+    async def _take(self, task: Task, starts: asyncio.TaskGroup) -> None:
         match task:
             case GenerateTask():
                 if self._is_new(task):
-                    await self._start(task)
+                    self._last_start = starts.create_task(self._start(self._opened(task), self._last_start))
             case CancelTask():
                 await self._cancel(task.task_id)
             case ConnectTask():
@@ -93,41 +116,49 @@ class RunnerLoop:
             self._seen.popitem(last=False)
         return True
 
-    async def _start(self, task: GenerateTask) -> None:
-        taken_at = time.monotonic()
+    def _opened(self, task: GenerateTask) -> _Opened:
+        """A long prompt or a large format takes seconds to read; neither others nor cancellations wait for that."""
         if self._speaks:
             self._chunks.begin(task.task_id, task.reply_to)
-        try:
-            request = await self._request(task.task_id)
-            prompt = await self._encode(request)
-            guide = await self._guide(request, prompt)
-            if self._speaks:
-                self._live[task.task_id] = self._generation(task, request, prompt, taken_at)
-        except Rejected as refusal:
-            self._engine.refuse(task.task_id)
-            if self._speaks:
-                await self._refuse(task, refusal, taken_at)
+        opened = _Opened(task, time.monotonic(), asyncio.create_task(self._prepare(task.task_id)))
+        self._opening[task.task_id] = opened
+        return opened
+
+    async def _prepare(self, task_id: TaskId) -> _Prepared:
+        request = await self._request(task_id)
+        prompt = await self._encode(request)
+        return _Prepared(request, prompt, await self._guide(request, prompt))
+
+    async def _start(self, opened: _Opened, before: asyncio.Task[None] | None) -> None:
+        """Hands a request over when it is prepared; with several ranks after the one before, as every rank does."""
+        task = opened.task
+        await asyncio.wait([opened.preparing])
+        if before is not None and len(self._processes) > 1:
+            await asyncio.wait([before])
+        del self._opening[task.task_id]
+        if not opened.wanted:
+            await self._leave(opened, "cancelled")
             return
-        self._engine.submit(task.task_id, prompt, request.params, guide)
+        try:
+            prepared = opened.preparing.result()
+            generation = self._generation(opened, prepared) if self._speaks else None
+        except Rejected as refusal:
+            await self._leave(opened, "error", refusal)
+            return
+        if generation is not None:
+            self._live[task.task_id] = generation
+        self._engine.submit(task.task_id, prepared.prompt, prepared.request.params, prepared.guide)
 
-    def _generation(
-        self, task: GenerateTask, request: GenerationRequest, prompt: list[int], taken_at: float
-    ) -> Generation:
-        form = self._tokenizer.output_format(prompt)
-        pipeline = open_pipeline(form, self._tokenizer, request)
-        return Generation(task, pipeline, len(prompt), taken_at)
+    async def _leave(self, opened: _Opened, reason: FinishReason, refusal: Rejected | None = None) -> None:
+        """Ends a request that the engine never had."""
+        self._engine.refuse(opened.task.task_id)
+        if self._speaks:
+            await self._end(opened.task, _unstarted(opened, reason, refusal), "")
 
-    async def _refuse(self, task: GenerateTask, refusal: Rejected, taken_at: float) -> None:
-        timings = Timings(wait=time.monotonic() - taken_at)
-        error = EndPiece(
-            finish_reason="error",
-            usage=Usage(),
-            timings=timings,
-            code=refusal.code,
-            error=refusal.reason,
-            param=refusal.param,
-        )
-        await self._end(task, error, "")
+    def _generation(self, opened: _Opened, prepared: _Prepared) -> Generation:
+        form = self._tokenizer.output_format(prepared.prompt)
+        pipeline = open_pipeline(form, self._tokenizer, prepared.request)
+        return Generation(opened.task, pipeline, len(prepared.prompt), opened.taken_at)
 
     async def _encode(self, request: GenerationRequest) -> list[int]:
         """A long prompt takes seconds, and must not hold up others; for a short one a thread is a detour."""
@@ -167,6 +198,9 @@ class RunnerLoop:
             return request
 
     async def _cancel(self, task_id: TaskId) -> None:
+        if self._speaks and (opened := self._opening.get(task_id)):
+            opened.wanted = False
+            opened.preparing.cancel()
         generation = self._live.pop(task_id, None)
         if generation is None:
             return
@@ -225,6 +259,17 @@ class RunnerLoop:
             await send_report(self._bus, self._spec.shard.runner_id, report, REPORT_PATIENCE)
         except Retryable as error:
             logger.error("the end of %s could not be reported: %s", report.task_id, error)
+
+
+def _unstarted(opened: _Opened, reason: FinishReason, refusal: Rejected | None) -> EndPiece:
+    return EndPiece(
+        finish_reason=reason,
+        usage=Usage(),
+        timings=Timings(wait=time.monotonic() - opened.taken_at),
+        code=refusal.code if refusal else "",
+        error=refusal.reason if refusal else "",
+        param=refusal.param if refusal else None,
+    )
 
 
 def _still_runs(output: EngineOutput) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import httpx
 import pytest
 
 from exo.models.catalog import EMBEDDED
 from tests.cluster.chats import Chat
 from tests.cluster.history import assert_sound
-from tests.stack import Stack
+from tests.stack import Stack, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -57,3 +58,17 @@ def test_a_runner_killed_in_the_middle_of_an_answer_is_an_error_and_then_all_is_
     assert (long.wait(5).outcome, long.code) == ("error", "runner_failed")
     assert "Paris" in ask(node, max_tokens=20).wait(60).text
     assert_sound(node, model=EMBEDDED)
+
+
+def test_a_prompt_that_takes_long_to_read_holds_nobody_up(node: Stack) -> None:
+    huge = ask(node, "The sea is deep and wide. " * 120_000, max_tokens=5, stream=False)
+    wait_until(lambda: generations(node) == 1, "the huge prompt is with the runner")
+    assert "Paris" in ask(node, max_tokens=10).wait(60).text
+    assert huge.ended_at is None
+    assert (huge.wait(60).outcome, huge.code) == ("error", "context_length_exceeded")
+
+
+def generations(node: Stack) -> int:
+    """How many were given to an instance and are not over."""
+    state = httpx.get(f"http://127.0.0.1:{node.api_port}/state").json()
+    return sum(one["instance_id"] is not None for one in state["generations"].values())
