@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exo.runner.engines.mlx.schedule import OLDEST_EVERY, PASS_TOKENS, Slice, WaitingPrompt, next_slices, shared_passes
-from exo.runner.engines.mlx.slices import BUSY_STALL, IDLE_STALL, LEAST, MOST, SlicePace
+from exo.runner.engines.mlx.slices import BURST_STALL, BUSY_STALL, IDLE_STALL, LEAST, MOST, SlicePace, stall
 
 
 def waiting(key: str, left: int, arrived: int, until_stop: int | None = None) -> WaitingPrompt[str]:
@@ -104,39 +104,46 @@ def test_the_shortest_prompt_waits_for_no_more_than_its_share(lengths: list[int]
 
 def test_the_first_slice_is_small_and_measured_ones_keep_to_the_time() -> None:
     pace = SlicePace()
-    assert pace.tokens(busy=True) == 64
+    assert pace.tokens(decoding=1, waiting=1) == 64
     for _ in range(8):
         pace.took(100, 1.0)
-    assert pace.tokens(busy=True) == int(100 * BUSY_STALL) // 16 * 16
-    assert pace.tokens(busy=False) == int(100 * IDLE_STALL) // 16 * 16
+    assert pace.tokens(decoding=1, waiting=1) == int(100 * BUSY_STALL) // 16 * 16
+    assert pace.tokens(decoding=0, waiting=1) == int(100 * IDLE_STALL) // 16 * 16
 
 
 def test_slices_stay_within_their_bounds() -> None:
     slow, fast = SlicePace(), SlicePace()
     slow.took(64, 100.0)
     fast.took(2048, 0.001)
-    assert (slow.tokens(busy=True), slow.tokens(busy=False)) == (LEAST, LEAST)
-    assert (fast.tokens(busy=True), fast.tokens(busy=False)) == (MOST, MOST)
+    assert (slow.tokens(decoding=1, waiting=1), slow.tokens(decoding=0, waiting=1)) == (LEAST, LEAST)
+    assert (fast.tokens(decoding=1, waiting=1), fast.tokens(decoding=0, waiting=1)) == (MOST, MOST)
+
+
+def test_where_more_wait_than_decode_they_stand_still_for_longer_but_no_longer_than_when_idle() -> None:
+    assert stall(decoding=8, waiting=1) == stall(decoding=1, waiting=1) == BUSY_STALL
+    assert stall(decoding=2, waiting=6) == 3 * BUSY_STALL
+    assert stall(decoding=1, waiting=31) == IDLE_STALL == stall(decoding=0, waiting=1)
+    assert stall(decoding=0, waiting=31) == BURST_STALL
 
 
 def test_a_pace_can_be_fixed() -> None:
     pace = SlicePace(least=16, most=16)
     pace.took(16, 1e-6)
-    assert pace.tokens(busy=False) == 16
+    assert pace.tokens(decoding=0, waiting=1) == 16
 
 
 def test_a_busy_machine_shows_within_a_few_slices() -> None:
     pace = SlicePace()
     pace.took(256, 0.5)
-    before = pace.tokens(busy=True)
+    before = pace.tokens(decoding=1, waiting=1)
     for _ in range(3):
         pace.took(before, 2.0)
-    assert pace.tokens(busy=True) < before / 4
+    assert pace.tokens(decoding=1, waiting=1) < before / 4
 
 
 def test_a_short_rest_of_a_prompt_tells_nothing_of_the_speed() -> None:
     pace = SlicePace()
     pace.took(160, 0.5)
-    before = pace.tokens(busy=True)
+    before = pace.tokens(decoding=1, waiting=1)
     pace.took(1, 0.05)
-    assert pace.tokens(busy=True) >= before
+    assert pace.tokens(decoding=1, waiting=1) >= before

@@ -14,7 +14,7 @@ from mlx import nn
 from mlx_lm.generate import PromptProcessingBatch
 
 from exo.runner.engines.mlx.kept import Kept, Snapshot, snapshot
-from exo.runner.engines.mlx.layers import LayerCache, evaluate, new_layers, shared_copy, total_bytes
+from exo.runner.engines.mlx.layers import LayerCache, evaluate, shared_copy, total_bytes
 from exo.runner.engines.mlx.prefix_cache import Tokens, as_tokens
 from exo.runner.engines.mlx.request import Request
 
@@ -94,12 +94,15 @@ class Prefill:
 
 
 def compute_together(model: nn.Module, prefills: Sequence[Prefill]) -> None:
-    """Computes prompts of which nothing is computed yet to their ends, in one pass."""
+    """Computes prompts to their ends in one pass. Where that fails they are as before."""
     make = cast(Callable[..., Any], PromptProcessingBatch)
-    longest = max(prefill.end for prefill in prefills)
-    fresh = [new_layers(model) for _ in prefills]
-    batch = make(model, uids=list(range(len(fresh))), caches=fresh, prefill_step_size=longest)
-    batch.prompt([prefill.tokens[:-1].tolist() for prefill in prefills])
+    batch = make(
+        model,
+        uids=list(range(len(prefills))),
+        caches=[prefill.layers for prefill in prefills],
+        prefill_step_size=max(prefill.left for prefill in prefills),
+    )
+    batch.prompt([prefill.tokens[prefill.done : -1].tolist() for prefill in prefills])
     for index, prefill in enumerate(prefills):
         layers = cast(list[LayerCache], batch.extract_cache(index))
         evaluate(layers)

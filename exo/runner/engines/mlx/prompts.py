@@ -19,8 +19,12 @@ from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, next_slices, s
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import Ranks
 
-SHARED_LEAST = 32
-"""Tokens that another prompt has computed or will, for this one to wait for them, or for their state to be kept."""
+SHARED_LEAST = 128
+"""Tokens that another prompt has computed or will, for this one to wait for them. Fewer are computed as quickly."""
+SNAPSHOT_LEAST = 32
+"""Tokens that a snapshot must save."""
+MERGED_MOST = 256
+"""Tokens of a state with which a prompt may share a pass: to share it, all of it is copied, twice."""
 TAIL = 16
 """Tokens before a prompt's end where a state that cannot be trimmed is kept too: what a chat template adds to have the
 assistant begin may be another thing in the next turn's history."""
@@ -63,14 +67,14 @@ class Prompts:
         if prefill.done > prefill.cached:
             self._keep(prefill)
 
-    def advance(self, *, busy: bool) -> list[PrefillOutput | FailedOutput]:
-        """Computes a slice; `busy` while requests decode, which stand still meanwhile."""
+    def advance(self, decoding: int) -> list[PrefillOutput | FailedOutput]:
+        """Computes a slice, while so many requests that decode stand still."""
         self._begin_all()
         prefills = [prefill for prefill in self.waiting.values() if prefill.begun and prefill.left]
         if not prefills:
             return []
         self._steps += 1
-        (budget,) = self._ranks.agree([self._pace.tokens(busy=busy)])
+        (budget,) = self._ranks.agree([self._pace.tokens(decoding, len(self.waiting))])
         waiting = [
             WaitingPrompt(prefill, prefill.left, prefill.request.arrived, prefill.until_stop, self._can_share(prefill))
             for prefill in prefills
@@ -96,7 +100,7 @@ class Prompts:
         return outputs
 
     def _can_share(self, prefill: Prefill) -> bool:
-        return self._snapshot_every is None and prefill.done == 0
+        return self._snapshot_every is None and prefill.done <= MERGED_MOST
 
     def _compute_group(self, group: Sequence[Slice[Prefill]]) -> list[PrefillOutput | FailedOutput]:
         if len(group) > 1:
@@ -149,7 +153,7 @@ class Prompts:
             return set()
         every = range(self._snapshot_every, prefill.end, self._snapshot_every)
         stops = (*every, found.shared, prefill.end - TAIL)
-        return {stop for stop in stops if stop - found.length >= SHARED_LEAST}
+        return {stop for stop in stops if stop - found.length >= SNAPSHOT_LEAST}
 
     def _keep(self, prefill: Prefill) -> None:
         if prefill.done == 0:

@@ -119,7 +119,7 @@ class Scheduler:
         """A token for each request that decodes, and a slice of prefill."""
         self._steps += 1
         with mx.stream(generation_stream):
-            outputs = [*self._decode(), *self._admit(), *self._prompts.advance(busy=bool(self._decoding.requests))]
+            outputs = [*self._decode(), *self._admit(), *self._prompts.advance(len(self._decoding.requests))]
             outputs += self._start()
             self._tidy()
         if not outputs and self._queue and not self._admitted:

@@ -6,6 +6,8 @@ BUSY_STALL = 0.25
 """Seconds that a slice may hold up requests that decode: text that pauses for a quarter of a second still flows."""
 IDLE_STALL = 1.0
 """Seconds of a slice while nothing decodes. Cancellations and new requests wait for its end, nobody else does."""
+BURST_STALL = 2.0
+"""The same where many prompts came at once: they are to decode together, not one more with each step."""
 LEAST = 16
 MOST = 2048
 """Bounds of a slice, in tokens. Below, a pass costs about as much as one for 16; above, none gets quicker."""
@@ -13,6 +15,14 @@ FIRST = 64
 """Tokens of the first slice, before anything was measured."""
 NEWEST_SHARE = 0.5
 """Of the newest measurement in the mean; contexts grow and machines get busy within a few slices."""
+
+
+def stall(decoding: int, waiting: int) -> float:
+    """Seconds that a slice may take. Where more wait than decode it may be longer: a step of one request takes about as
+    long as one of eight, so that it pays to have them decode together soon."""
+    if decoding == 0:
+        return min(BURST_STALL, max(IDLE_STALL, BUSY_STALL * waiting))
+    return min(IDLE_STALL, BUSY_STALL * max(1.0, waiting / decoding))
 
 
 @dataclass(slots=True)
@@ -24,12 +34,10 @@ class SlicePace:
     most: int = MOST
     _seconds_per_token: float | None = None
 
-    def tokens(self, *, busy: bool) -> int:
-        """Tokens of the next slice, a multiple of 16 unless a bound is none; `busy` while requests decode."""
-        if self._seconds_per_token is None:
-            wanted = FIRST
-        else:
-            wanted = int((BUSY_STALL if busy else IDLE_STALL) / self._seconds_per_token)
+    def tokens(self, decoding: int, waiting: int) -> int:
+        """Tokens of the next slice while so many requests decode and so many prompts wait; a multiple of 16."""
+        speed = self._seconds_per_token
+        wanted = FIRST if speed is None else int(stall(decoding, waiting) / speed)
         return min(self.most, max(self.least, wanted - wanted % LEAST))
 
     def took(self, tokens: int, seconds: float) -> None:
