@@ -15,6 +15,8 @@ from exo.runner.structured.guide import Guide
 
 T = TypeVar("T")
 
+REST = 5.0
+"""Seconds without a call after which an idle engine is told so, again and again."""
 OUTSTANDING_MOST = 64
 """Steps whose outputs wait to be sent; the engine pauses beyond."""
 
@@ -106,7 +108,10 @@ class EngineThread:
 
     def _make_calls(self) -> None:
         if self._border.idle:
-            self._calls.get()()
+            try:
+                self._calls.get(timeout=REST)()
+            except queue.Empty:
+                self._engine.rest()
         while True:
             try:
                 call = self._calls.get_nowait()

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from exo.domain.ids import TaskId
-from exo.domain.sampling import SamplingParams
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from tests import tiny_models
 
-GREEDY = SamplingParams(temperature=0)
 NEW_TOKENS = 16
 
 
@@ -40,10 +38,9 @@ def submit(
     scheduler: Any, name: str, prompt: Sequence[int], max_tokens: int | None = NEW_TOKENS, context: int = 8192
 ) -> None:
     """Submits a greedy request."""
-    from exo.runner.engines.mlx.sampling import Samplers
+    from exo.runner.engines.mlx.sampling import Choice, greedy
 
-    choice = Samplers().for_request(TaskId(name), GREEDY, len(prompt))
-    scheduler.submit(TaskId(name), prompt, choice, max_tokens, context)
+    scheduler.submit(TaskId(name), prompt, Choice(greedy, ()), max_tokens, context)
 
 
 @dataclass

@@ -123,6 +123,18 @@ def test_the_prefix_cache_shrinks_when_other_programs_take_memory(tiny_model: Ti
     scheduler.close()
 
 
+def test_an_idle_engine_lets_other_programs_have_the_memory(tiny_model: TinyModels) -> None:
+    machine = Machine(tokens=4000)
+    scheduler = machine.run(tiny_model("llama"))
+    alone(scheduler, tiny_models.prompt(300))
+    scheduler.rest()
+    assert scheduler.kept_bytes > 300 * LLAMA_TOKEN
+    machine.capacity = 400 * LLAMA_TOKEN
+    scheduler.rest()
+    assert scheduler.kept_bytes == 0
+    scheduler.close()
+
+
 def test_an_answer_without_a_limit_ends_where_memory_does(tiny_model: TinyModels) -> None:
     scheduler = Machine(tokens=600).run(tiny_model("llama"))
     submit(scheduler, "endless", tiny_models.prompt(16), max_tokens=None)

@@ -171,6 +171,10 @@ class Engine(Protocol):
         """Drops these requests: no later `step` yields anything of them. Unknown and finished ones are ignored."""
         ...
 
+    def rest(self) -> None:
+        """Called now and then while nothing is in flight: gives back memory that it could do without."""
+        ...
+
     def close(self) -> None:
         """Gives back what the engine holds. It may be called twice, and before `load`."""
         ...

@@ -118,6 +118,9 @@ class ScriptedEngine:
         for task_id in task_ids:
             self._runs.pop(task_id, None)
 
+    def rest(self) -> None:
+        """Holds nothing that others could need."""
+
     def close(self) -> None:
         """Drops all requests."""
         self._runs.clear()

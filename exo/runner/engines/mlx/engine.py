@@ -109,6 +109,11 @@ class MlxEngine:
         if self._loaded is not None:
             self._loaded.scheduler.cancel(task_ids)
 
+    def rest(self) -> None:
+        """Shrinks the prefix cache where other programs took memory."""
+        if self._loaded is not None:
+            self._loaded.scheduler.rest()
+
     def close(self) -> None:
         """Gives back the model's memory."""
         if self._governor is not None:

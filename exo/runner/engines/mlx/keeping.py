@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import mlx.core as mx
+
 from exo.runner.engines.mlx.kept import Kept
 from exo.runner.engines.mlx.layers import LayerCache, evaluate
 from exo.runner.engines.mlx.prefix_cache import Found, PrefixCache, Tokens
@@ -47,8 +49,11 @@ class Keeping:
             self.shrink()
 
     def shrink(self) -> None:
-        """Gives up what is over the limit, which falls when other programs take memory."""
-        self._evict(self._cache.entries_over(self._limit()))
+        """Gives up what is over the limit, which falls when other programs take memory, and lets them have it."""
+        (negated,) = self._ranks.agree([-self._cache.entries_over(self._limit())])
+        if negated:
+            self._cache.evict(-negated)
+            mx.clear_cache()
 
     def make_room(self, shortage: int) -> bool:
         """Gives up enough for `shortage` bytes more to be free. False, and nothing is given up, where it cannot."""
@@ -61,10 +66,6 @@ class Keeping:
     def clear(self) -> None:
         """Gives up all."""
         self._cache = PrefixCache()
-
-    def _evict(self, number: int) -> None:
-        (negated,) = self._ranks.agree([-number])
-        self._cache.evict(-negated)
 
     def _limit(self) -> int:
         """Bytes that the cache may fill now."""

@@ -137,6 +137,11 @@ class Scheduler:
                 else:
                     self._queue = deque(request for request in self._queue if request.task_id != task_id)
 
+    def rest(self) -> None:
+        """Gives up what other programs need by now, between requests. Several ranks cannot agree on a time for it."""
+        if self._ranks.size == 1:
+            self._keeping.shrink()
+
     def close(self) -> None:
         """Waits for what is being computed, and lets everything go."""
         mx.synchronize(generation_stream)
