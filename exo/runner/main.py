@@ -21,16 +21,15 @@ from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.runner_spec import RunnerShare, RunnerSpec
 from exo.domain.runner_status import Failed, Joining, Loading, Ready, RunnerStatus, Warming
 from exo.domain.sampling import SamplingParams
-from exo.errors import ExoError, Fatal, Retryable
+from exo.errors import ExoError, Fatal
 from exo.log_setup import setup_logging
 from exo.process import run_loop, until_stopped
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, TokenOutput
-from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
 from exo.runner.loop import RunnerLoop
-from exo.runner.peers import SILENT, PeerWatch, peers, told_peers
+from exo.runner.peers import SILENT, PeerWatch, meet, peers, told_peers
 
 logger = logging.getLogger("exo.runner.main")  # this module runs as __main__
 
@@ -38,8 +37,6 @@ BEAT = 1.0
 """Seconds between two signs of life."""
 REPORT_PATIENCE = 30.0
 """Seconds that a report of a status is tried."""
-MEETING = 30.0
-"""Seconds that the ranks have to connect to each other once each was told where the others are. MLX tries for 15."""
 WARM_UP_TOKENS = 8
 PROGRESS_PAUSE = 2.0
 """Seconds between two lines about how far loading is."""
@@ -95,9 +92,10 @@ async def _serve_together(bus: Bus, spec: RunnerSpec, thread: EngineThread, prog
     await _report(bus, spec, Joining(port=port))
     connect_task = await told_peers(bus, spec, after)
     watch = PeerWatch(bus, spec, connect_task.processes)
+    await watch.listen()
 
     async def serve() -> None:
-        await _meet(thread, peers(spec, connect_task), watch)
+        await meet(thread, peers(spec, connect_task), watch)
         speed = await _load(bus, spec, thread, progress)
         watch.patience = SILENT
         await _generate(bus, spec, thread, connect_task.processes, after, speed)
@@ -105,17 +103,6 @@ async def _serve_together(bus: Bus, spec: RunnerSpec, thread: EngineThread, prog
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(watch.run())
         tasks.create_task(serve())
-
-
-async def _meet(thread: EngineThread, others: Peers, watch: PeerWatch) -> None:
-    """Join the other ranks. Raises Retryable where they do not come together; the engine's thread is lost then."""
-    try:
-        async with asyncio.timeout(MEETING):
-            await thread.call(lambda engine: engine.join(others))
-    except TimeoutError as error:
-        silent = ", ".join(watch.silent(SILENT))
-        lives = f"no sign of life from {silent}" if silent else f"all live, at {', '.join(others.addresses)}"
-        raise Retryable(f"the ranks did not meet over {others.backend} within {MEETING:.0f} s: {lives}") from error
 
 
 async def _load(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: "_Progress") -> float:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from exo.bus.beats import subscribe_beats
 from exo.bus.client import Bus
@@ -12,6 +12,7 @@ from exo.domain.messages.tasks import ConnectTask
 from exo.domain.runner_spec import RunnerSpec
 from exo.domain.shard import Shard
 from exo.errors import Fatal, Retryable
+from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.ranks import Peers
 
 SILENT_LOADING = 15.0
@@ -19,15 +20,20 @@ SILENT_LOADING = 15.0
 SILENT = 4.0
 """The same while it generates. A computation that waits for a lost rank cannot be ended but with the process."""
 LOOK_PAUSE = 0.5
+MEETING = 30.0
+"""Seconds that the ranks have to connect to each other once each was told where the others are. MLX tries for 15."""
 
 
 class PeerWatch:
     """Notices peers that are silent: stopped, hung, or on a machine that is gone. (Of a killed process the others'
     connections tell at once.)"""
 
-    def __init__(self, bus: Bus, spec: RunnerSpec, processes: Sequence[str]) -> None:
+    def __init__(
+        self, bus: Bus, spec: RunnerSpec, processes: Sequence[str], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`processes`: of each rank."""
         self._bus = bus
+        self._clock = clock
         self._connections = bus.connections
         shards = spec.instance.shards
         self._peers = {
@@ -35,21 +41,24 @@ class PeerWatch:
             for shard, process in zip(shards, processes, strict=True)
             if shard.rank != spec.shard.rank
         }
-        self._seen_at = dict.fromkeys(self._peers, time.monotonic())
+        self._seen_at = dict.fromkeys(self._peers, clock())
         self.patience = SILENT_LOADING
         """Seconds of silence that are allowed now."""
 
-    async def run(self) -> None:
-        """Watch without end. Raises Retryable, naming rank and node, when a peer is silent."""
+    async def listen(self) -> None:
+        """Begin to take the peers' signs of life."""
         for node_id in {shard.node_id for shard, _ in self._peers.values()}:
             await subscribe_beats(self._bus, node_id, self._receive)
+
+    async def run(self) -> None:
+        """Watch without end. Raises Retryable, naming rank and node, when a peer is silent."""
         while True:
             await asyncio.sleep(LOOK_PAUSE)
-            self._check(time.monotonic())
+            self._check(self._clock())
 
     def silent(self, seconds: float) -> list[str]:
         """Which peers have shown no sign of life for so long."""
-        now = time.monotonic()
+        now = self._clock()
         return [
             _described(shard)
             for runner_id, (shard, _) in sorted(self._peers.items())
@@ -59,7 +68,7 @@ class PeerWatch:
     def _receive(self, beat: RunnerBeat) -> None:
         peer = self._peers.get(beat.runner_id)
         if peer is not None and peer[1] == beat.process:
-            self._seen_at[beat.runner_id] = time.monotonic()
+            self._seen_at[beat.runner_id] = self._clock()
 
     def _check(self, now: float) -> None:
         """Nobody is silent while NATS is away from here, nor before a full patience has passed since it came back."""
@@ -86,6 +95,17 @@ def peers(spec: RunnerSpec, connect: ConnectTask) -> Peers:
     _, _, port = connect.addresses[0].rpartition(":")
     coordinator = f"{instance.coordinators[rank]}:{port}" if instance.coordinators else connect.addresses[0]
     return Peers(rank, connect.addresses, instance.backend, instance.rdma_devices, coordinator)
+
+
+async def meet(thread: EngineThread, others: Peers, watch: PeerWatch, patience: float = MEETING) -> None:
+    """Join the other ranks. Raises Retryable where they do not come together; the engine's thread is lost then."""
+    try:
+        async with asyncio.timeout(patience):
+            await thread.call(lambda engine: engine.join(others))
+    except TimeoutError as error:
+        silent = ", ".join(watch.silent(SILENT))
+        lives = f"no sign of life from {silent}" if silent else f"all live, at {', '.join(others.addresses)}"
+        raise Retryable(f"the ranks did not meet over {others.backend} within {patience:.0f} s: {lives}") from error
 
 
 def _described(shard: Shard) -> str:

@@ -42,11 +42,11 @@ class Group:
 def _told(peers: Peers) -> Generator[None]:
     """The environment that `mlx.distributed.init` reads, for as long as it does."""
     with tempfile.TemporaryDirectory(prefix="exo-ranks-") as folder:
-        os.environ.update(_variables(peers, Path(folder)))
+        os.environ.update(variables(peers, Path(folder)))
         yield
 
 
-def _variables(peers: Peers, folder: Path) -> dict[str, str]:
+def variables(peers: Peers, folder: Path) -> dict[str, str]:
     """MLX's documentation of distributed communication has their formats."""
     hosts = folder / "ring.json"
     hosts.write_text(json.dumps([[address] for address in peers.addresses]))

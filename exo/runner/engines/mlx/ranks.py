@@ -6,9 +6,7 @@ from typing import cast
 import mlx.core as mx
 
 from exo.errors import Retryable
-from exo.runner.engines.ranks import SOLO, Answer, Ranks
-
-__all__ = ["SOLO", "GroupRanks", "Ranks"]
+from exo.runner.engines.ranks import Answer
 
 
 class GroupRanks:

@@ -1,0 +1,118 @@
+"""A rank that is told of the others, meets them, and notices that one is silent."""
+
+import asyncio
+import threading
+
+import pytest
+
+from exo.bus.beats import publish_beat
+from exo.bus.client import Bus
+from exo.bus.tasks import last_task, publish_task
+from exo.domain.ids import InstanceId, NodeId, RunnerId
+from exo.domain.instance import Instance
+from exo.domain.messages.beat import RunnerBeat
+from exo.domain.messages.tasks import ConnectTask
+from exo.domain.runner_spec import RunnerSpec
+from exo.domain.shard import Shard
+from exo.errors import Retryable
+from exo.models.scripted import SCRIPTED_CARD
+from exo.runner.engine_thread import EngineThread
+from exo.runner.engines.ranks import Peers
+from exo.runner.engines.scripted import ScriptedEngine
+from exo.runner.peers import PeerWatch, meet, peers, told_peers
+from tests.integration.conftest import Settled, Until
+
+PROCESSES = ("process-0", "process-1", "process-2")
+
+
+def shard(rank: int) -> Shard:
+    return Shard(
+        runner_id=RunnerId(f"runner-{rank}"),
+        node_id=NodeId(f"node-{rank}"),
+        rank=rank,
+        world_size=3,
+        start_layer=0,
+        end_layer=SCRIPTED_CARD.layers,
+        sharding="tensor",
+        card=SCRIPTED_CARD,
+        host=f"10.0.0.{rank}",
+    )
+
+
+def spec(rank: int = 0, **instance: object) -> RunnerSpec:
+    return RunnerSpec(
+        process=PROCESSES[rank],
+        instance=Instance.model_validate(
+            {
+                "instance_id": "instance",
+                "card": SCRIPTED_CARD,
+                "engine": "scripted",
+                "shards": [shard(rank) for rank in range(3)],
+                "context": 1024,
+                "slots": 4,
+                **instance,
+            }
+        ),
+        shard=shard(rank),
+        folder="",
+        cache_dir="",
+        nats_url="",
+        cluster="test",
+        log_level="INFO",
+    )
+
+
+CONNECT = ConnectTask(processes=PROCESSES, addresses=("10.0.0.0:1", "10.0.0.1:2", "10.0.0.2:3"))
+
+
+def beat(rank: int, process: str | None = None) -> RunnerBeat:
+    return RunnerBeat(
+        runner_id=RunnerId(f"runner-{rank}"), process=process or PROCESSES[rank], in_flight=0, step_seconds=0
+    )
+
+
+async def test_a_rank_waits_for_the_group_that_its_own_process_is_in(bus: Bus) -> None:
+    after = await last_task(bus)
+    earlier = ConnectTask(processes=("older-0", "older-1", "older-2"), addresses=CONNECT.addresses)
+    await publish_task(bus, InstanceId("instance"), earlier)
+    await publish_task(bus, InstanceId("instance"), CONNECT)
+    async with asyncio.timeout(10):
+        assert await told_peers(bus, spec(), after) == CONNECT
+
+
+async def test_a_silent_rank_is_named_and_a_later_process_of_it_is_no_sign_of_life(
+    bus: Bus, other_bus: Bus, settled: Settled, until: Until
+) -> None:
+    now = 0.0
+    watch = PeerWatch(bus, spec(), PROCESSES, clock=lambda: now)
+    watch.patience = 4.0
+    await watch.listen()
+    await settled(bus)
+    now = 3.0
+    await publish_beat(other_bus, NodeId("node-2"), beat(2, "a later one"))
+    await publish_beat(other_bus, NodeId("node-1"), beat(1))
+    await until(lambda: watch.silent(2.0) == ["rank 2 on node node-2"], "the beat of rank 1")
+    now = 5.0
+    with pytest.raises(Retryable, match=r"^no sign of life from rank 2 on node node-2 for 4 s$"):
+        async with asyncio.timeout(10):
+            await watch.run()
+
+
+async def test_ranks_that_do_not_meet_are_an_error_with_a_reason(bus: Bus) -> None:
+    class Alone(ScriptedEngine):
+        def join(self, peers: Peers) -> None:
+            threading.Event().wait()
+
+    thread = EngineThread(Alone(), slots=1)
+    thread.start()
+    with pytest.raises(Retryable, match=r"did not meet over ring within 0 s: all live, at 10\.0\.0\.0:1"):
+        await meet(thread, peers(spec(), CONNECT), PeerWatch(bus, spec(), PROCESSES), patience=0.2)
+
+
+def test_jaccl_is_coordinated_at_the_address_by_which_each_reaches_rank_0() -> None:
+    devices = (("", "rdma_en2", "rdma_en3"), ("rdma_en2", "", "rdma_en4"), ("rdma_en3", "rdma_en4", ""))
+    found = peers(
+        spec(2, backend="jaccl", rdma_devices=devices, coordinators=("0.0.0.0", "10.1.0.1", "10.2.0.1")), CONNECT
+    )
+    assert found == Peers(2, CONNECT.addresses, "jaccl", devices, "10.2.0.1:1")
+    assert peers(spec(2), CONNECT).coordinator == "10.0.0.0:1"
