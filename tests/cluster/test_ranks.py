@@ -1,6 +1,7 @@
 """A real model over two nodes: it answers as one process does, and no lost rank leaves anything hanging."""
 
 import os
+import random
 import signal
 import time
 from collections.abc import Iterator
@@ -17,10 +18,13 @@ from tests.stack import Stack, wait_until
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed"),
 ]
 QUESTION = "What is the capital of France?"
 STORY = "Tell me a long story about the sea."
+CANCELLED_AT_RANDOM = 24
+"""Requests, about half of which are cancelled."""
 READY = 240.0
 """Seconds for two runners to start, to meet, to load and to warm up."""
 
@@ -121,6 +125,19 @@ def test_who_hangs_up_has_cancelled_on_all_ranks(pair: Pair) -> None:
     assert_well(pair)
 
 
+def test_many_requests_of_which_some_are_cancelled_at_random_leave_nothing_behind(pair: Pair) -> None:
+    chance = random.Random(4)
+    chats: list[Chat] = []
+    for number in range(CANCELLED_AT_RANDOM):
+        cancelled = chance.random() < 0.5
+        chats.append(pair.ask(f"{number}. {STORY}", max_tokens=1000 if cancelled else chance.randint(1, 12)))
+        if cancelled:
+            chats[-1].wait_text(chance.randint(1, 4), 60).hang_up()
+    assert all(chat.wait(120).outcome in ("complete", "broken") for chat in chats)
+    wait_until(lambda: pair.instance()["running"] == 0, "all slots", 60)
+    assert_well(pair)
+
+
 @pytest.mark.parametrize("rank", [1, 0])
 def test_a_killed_rank_ends_requests_at_once_and_all_start_again(pair: Pair, rank: int) -> None:
     running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
@@ -148,9 +165,11 @@ def test_a_stopped_rank_ends_requests_within_five_seconds_with_its_name(pair: Pa
 
 def alone(folder: Path, question: str, max_tokens: int) -> str:
     """What mlx-lm's own `generate_step` says to a question, as text, without the end token."""
+    from exo.runner.engines.mlx.blas import bind_fast_blas
     from exo.runner.tokenizer import HuggingFaceTokenizer
-    from tests.tiny_models import greedy_tokens
+    from tests.tiny_models import BLAS_CACHE, greedy_tokens
 
+    bind_fast_blas(BLAS_CACHE)  # before anything imports MLX
     tokenizer = HuggingFaceTokenizer(folder)
     prompt = tokenizer.encode_chat([{"role": "user", "content": question}])
     detokenizer = tokenizer.detokenizer()

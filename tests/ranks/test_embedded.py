@@ -1,5 +1,6 @@
 """A real model over several ranks: its tokens, and that each rank reads its own weights only."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ from tests.ranks.group import greedy, run_ranks, shards
 from tests.ranks.program import Outcome, Work
 from tests.tiny_models import BLAS_CACHE, greedy_tokens
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed"),
+]
 TOKENS = 24
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Hamlet?")
 RESIDENT_SHARE = 0.7

@@ -1,6 +1,7 @@
 """What mlx.distributed is told, and what a machine without a backend says."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
 from tests.tiny_models import BLAS_CACHE
 
+pytestmark = pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed")
 DEVICES = (("", "rdma_en2"), ("rdma_en5", ""))
 
 

@@ -1,5 +1,7 @@
 """A model over several ranks says, token for token, what it says in one process by mlx-lm's own `generate_step`."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from exo.domain.shard import Sharding
@@ -8,6 +10,11 @@ from tests.conftest import TinyModels
 from tests.ranks.group import greedy, run_ranks, shards
 from tests.ranks.program import Outcome, Work
 
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed"),
+]
 TOKENS = 16
 PROMPTS = [tiny_models.prompt(length, seed) for seed, length in enumerate((40, 7, 90, 3, 55, 20, 33, 64))]
 REQUESTS = [greedy(prompt, TOKENS, step=3 * number) for number, prompt in enumerate(PROMPTS)]
