@@ -11,7 +11,7 @@ from exo.bus.replica import Replica
 from exo.config import Settings
 from exo.domain.ids import ApiId
 from exo.domain.messages.commands import PlaceInstance
-from exo.domain.messages.events import NodeJoined, Recorded
+from exo.domain.messages.events import NodeJoined, NodeLinksChanged, Recorded
 from exo.domain.model_card import ModelCard
 from exo.domain.state import State, instances_of, is_ready
 from exo.errors import ExoError, Rejected, Retryable
@@ -24,7 +24,8 @@ READY_PAUSE = 0.1
 
 
 class DefaultModel:
-    """Has the default model placed at the start and when a node joins; not when somebody has it unloaded."""
+    """Has the default model placed at the start, and when a node joins or is found to be linked to others: a model that
+    fits no node may fit several. Not when somebody has it unloaded."""
 
     def __init__(
         self, settings: Settings, bus: Bus, api_id: ApiId, reasons: Callable[[], Awaitable[list[str]]]
@@ -57,8 +58,7 @@ class DefaultModel:
             end()
 
     def _listen(self, state: State, recorded: Recorded | None) -> None:
-        joined = recorded is None or isinstance(recorded.entry.event, NodeJoined)
-        if joined:
+        if recorded is None or isinstance(recorded.entry.event, NodeJoined | NodeLinksChanged):
             self._is_asked = False
         card = self._card(state)
         if card is None:
