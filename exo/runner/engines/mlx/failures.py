@@ -4,7 +4,7 @@ from exo.domain.ids import TaskId
 from exo.runner.engines.base import FailedOutput
 from exo.runner.engines.ranks import Ranks
 
-STEP_ERRORS = (RuntimeError, ValueError, TypeError, ArithmeticError, MemoryError)
+STEP_ERRORS = (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, MemoryError)
 """What MLX, a model or a sampler raises where it cannot compute a request."""
 
 FAILURES_LIMIT = 3
