@@ -1,12 +1,15 @@
 """A node with a real model: the embedded one, on MLX."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import httpx
+import openai
 import pytest
 
 from exo.models.catalog import EMBEDDED
@@ -72,3 +75,64 @@ def generations(node: Stack) -> int:
     """How many were given to an instance and are not over."""
     state = httpx.get(f"http://127.0.0.1:{node.api_port}/state").json()
     return sum(one["instance_id"] is not None for one in state["generations"].values())
+
+
+@pytest.fixture(scope="module")
+def sdk(node: Stack) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0)
+
+
+def body(**fields: object) -> dict[str, Any]:
+    return {"model": EMBEDDED, "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 60, **fields}
+
+
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 30}, "capital": {"type": "boolean"}},
+    "required": ["city", "capital"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_an_answer_by_a_schema_is_valid(sdk: openai.OpenAI, seed: int) -> None:
+    schema = {"name": "city", "strict": True, "schema": CITY}
+    wanted = body(seed=seed, response_format={"type": "json_schema", "json_schema": schema})
+    answer = sdk.chat.completions.create(**wanted)
+    assert answer.choices[0].finish_reason == "stop"
+    assert set(json.loads(answer.choices[0].message.content or "")) == {"city", "capital"}
+
+
+def test_logprobs_come_with_the_text_that_they_are_of(sdk: openai.OpenAI) -> None:
+    asked = body(temperature=0, logprobs=True, top_logprobs=2, max_tokens=10)
+    whole = sdk.chat.completions.create(**asked).choices[0]
+    assert whole.logprobs is not None
+    told = whole.logprobs.content or []
+    assert b"".join(bytes(one.bytes or ()) for one in told).decode() == whole.message.content
+    assert all(one.logprob <= 0 and len(one.top_logprobs) == 2 for one in told)
+    streamed: list[object] = []
+    for chunk in sdk.chat.completions.create(**asked, stream=True):
+        for choice in chunk.choices:
+            if choice.logprobs is not None:
+                assert choice.delta.content
+                streamed += choice.logprobs.content or []
+    assert streamed == told
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "param"),
+    [
+        ({"guided_regex": "("}, "invalid_response_format", "guided_regex"),
+        ({"structured_outputs": {"json": {"type": "x"}}}, "invalid_response_format", "structured_outputs.json"),
+        ({"logit_bias": {"49152": 1}}, "invalid_request", "logit_bias"),
+    ],
+)
+def test_what_the_model_cannot_do_is_a_400_that_names_the_parameter(
+    sdk: openai.OpenAI, fields: dict[str, object], code: str, param: str
+) -> None:
+    asked = body()
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError) as refusal:
+            sdk.chat.completions.create(**asked, stream=stream, extra_body=fields)
+        assert (refusal.value.code, refusal.value.param) == (code, param)
+    assert "Paris" in (sdk.chat.completions.create(**body(temperature=0)).choices[0].message.content or "")
