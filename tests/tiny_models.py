@@ -26,7 +26,7 @@ WINDOW = 16
 """Of layers with a sliding window, in tokens: shorter than most prompts, so that it matters."""
 GAIN = 1.5
 END = "<|im_end|>"
-SEED = 4
+SEED = 6
 
 COMMON: dict[str, Any] = {
     "hidden_size": 96,
@@ -104,6 +104,16 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "mamba_d_conv": 4,
     },
 }
+
+UNBATCHED: dict[str, dict[str, Any]] = {
+    "gemma2": {
+        "query_pre_attn_scalar": 16,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "sliding_window": WINDOW,
+    },
+}
+"""Families of which mlx-lm computes one sequence at a time."""
 """What `config.json` says of each beside COMMON. gpt_oss and gemma3_text have layers with a sliding window, mamba2 has
 only state-space layers, falcon_h1 has that and attention in every layer, two of three of qwen3_next are linear."""
 
@@ -122,7 +132,7 @@ CORPUS = (
 
 def build(family: str, folder: Path, **changes: Any) -> Path:
     """Writes the model into `folder`, which must not exist, and returns it. `changes` go into `config.json`."""
-    config = {**COMMON, "model_type": family, **FAMILIES[family], **changes}
+    config = {**COMMON, "model_type": family, **(FAMILIES | UNBATCHED)[family], **changes}
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -135,7 +145,7 @@ def build(family: str, folder: Path, **changes: Any) -> Path:
 
 def shard(family: str) -> Shard:
     """The shard that is the whole model, with a card that says what `config.json` does."""
-    config = {**COMMON, **FAMILIES[family]}
+    config = {**COMMON, **(FAMILIES | UNBATCHED)[family]}
     card = ModelCard(
         model_id=ModelId(f"tiny/{family}"),
         family=family,
@@ -233,11 +243,13 @@ def _write_weights(config: dict[str, Any], folder: Path) -> None:
     from mlx.utils import tree_flatten
     from mlx_lm.utils import _get_classes
 
+    mx.random.seed(SEED)  # for the biases, which keep what they begin with
     model_class, arguments = _get_classes(config)
     model = model_class(arguments.from_dict(config))
     keys = iter(mx.random.split(mx.random.key(SEED), 1000))
     weights = {name: _random(mx, name, array, next(keys)) for name, array in tree_flatten(model.parameters())}
-    weights["lm_head.weight"][config["eos_token_id"]] = 0  # its logit of 0 is never the largest: none ends early
+    head = next(name for name in ("lm_head.weight", "model.embed_tokens.weight") if name in weights)
+    weights[head][config["eos_token_id"]] = 0  # its logit of 0 is never the largest: none ends early
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
 
 

@@ -11,7 +11,7 @@ import pytest
 from exo.domain.ids import TaskId
 from tests import tiny_models
 from tests.conftest import TinyModels
-from tests.integration.scheduling import NEW_TOKENS, Seen, alone, drain, scheduler_of, step_until, submit
+from tests.integration.scheduling import NEW_TOKENS, Seen, alone, drain, model_of, scheduler_of, step_until, submit
 
 if find_spec("mlx") is None:
     pytest.skip("the mlx extra is not installed", allow_module_level=True)
@@ -95,6 +95,20 @@ def test_a_conversation_goes_on_and_branches_from_what_was_kept(family: str, tin
         seen = drain(scheduler)
         assert seen.tokens[name] == expected(folder, branch)
         assert seen.cached[name] >= len(before) - 16
+    scheduler.close()
+
+
+@pytest.mark.parametrize("family", tiny_models.UNBATCHED)
+def test_a_family_that_takes_one_sequence_at_a_time_is_given_one_at_a_time(family: str, tiny_model: TinyModels) -> None:
+    from exo.runner.engines.mlx.width import width
+
+    folder = tiny_model(family)
+    scheduler = scheduler_of(folder, width=width(model_of(folder)))
+    for name, prompt in PROMPTS.items():
+        submit(scheduler, name, prompt)
+    seen = drain(scheduler)
+    assert seen.failed == {}
+    assert seen.tokens == {name: expected(folder, prompt) for name, prompt in PROMPTS.items()}
     scheduler.close()
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import mlx.core as mx
+from mlx import nn
 from mlx_lm.utils import maybe_set_recommended_wired_limit
 
 from exo.domain.model_card import ModelCard
@@ -10,6 +11,7 @@ from exo.runner.engines.base import Progress, Tokenizer
 from exo.runner.engines.mlx.sampling import Samplers
 from exo.runner.engines.mlx.scheduler import Scheduler
 from exo.runner.engines.mlx.weights import Cut, load_weights, whole
+from exo.runner.engines.mlx.width import WIDTH, width
 from exo.runner.engines.ranks import SOLO, Ranks
 
 
@@ -29,10 +31,19 @@ class Loaded:
         self.card = card
         self.tokenizer = tokenizer
         self.samplers = Samplers(tokenizer.token_bytes)
-        weights = load_weights(folder, on_progress, cut)
+        side_by_side = WIDTH
+
+        def try_and_cut(model: nn.Module) -> list[nn.Module]:
+            nonlocal side_by_side
+            side_by_side = width(model)  # of the whole model: a rank's part may hold nothing that fails
+            return cut(model)
+
+        weights = load_weights(folder, on_progress, try_and_cut)
         # On Metal, weights and caches stay in memory; the limit from before is put back at the end.
         self._wired_before = maybe_set_recommended_wired_limit()
-        self.scheduler = Scheduler(weights, tokenizer.end_tokens, ranks, on_lost_step=self.samplers.forget_step)
+        self.scheduler = Scheduler(
+            weights, tokenizer.end_tokens, ranks, on_lost_step=self.samplers.forget_step, width=side_by_side
+        )
 
     def close(self) -> None:
         """Gives back the memory of the weights, the keys and the values."""

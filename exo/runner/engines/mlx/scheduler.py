@@ -26,12 +26,11 @@ from exo.runner.engines.mlx.request import Request
 from exo.runner.engines.mlx.room import Room
 from exo.runner.engines.mlx.sampling import Choice
 from exo.runner.engines.mlx.slices import SlicePace
+from exo.runner.engines.mlx.width import WIDTH
 from exo.runner.engines.ranks import SOLO, Ranks
 from exo.runner.structured.compiling import short
 from exo.runner.structured.guide import Guide
 
-SLOTS = 32
-"""Requests that are computed side by side; more wait. mlx-lm's own default."""
 MEMORY_PATIENCE = 120.0
 """Seconds that a request waits for memory before it fails."""
 MEMORY_PAUSE = 0.05
@@ -61,14 +60,18 @@ class Scheduler:
         pace: SlicePace | None = None,
         clock: Callable[[], float] = time.monotonic,
         on_lost_step: Callable[[], None] = lambda: None,
+        width: int = WIDTH,
     ) -> None:
-        """`on_lost_step` is called after a step that broke off. Raises Fatal for a model that mlx-lm cannot batch."""
+        """So many requests as `width` are computed side by side; more wait. `on_lost_step` is called after a step that
+        broke off. Raises Fatal for a model whose states mlx-lm cannot join.
+        """
         layers = new_layers(model)
         if not all(map(can_batch, layers)):
             raise Fatal("mlx-lm cannot generate for several requests at once with this family of models")
         self._ranks = ranks
         self._clock = clock
         self._on_lost_step = on_lost_step
+        self._width = width
         with mx.stream(generation_stream):
             cost = measure(model)
         self._failures = Failures(ranks)
@@ -195,7 +198,7 @@ class Scheduler:
     def _admit(self) -> list[FailedOutput]:
         """Admits queued requests in their order, as far as slots and memory go."""
         failed: list[FailedOutput] = []
-        while self._queue and len(self._admitted) < SLOTS:
+        while self._queue and len(self._admitted) < self._width:
             head = self._queue[0]
             if self._has_room([head]):
                 self._prompts.add(head)
