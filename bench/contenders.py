@@ -68,15 +68,16 @@ def engine(folder: Path, work: Path, threads: int = 1) -> Generator[Generate]:
 def _ordered(arguments: list[str], log: Path) -> Generator[Generate]:
     """A process that takes orders as lines of JSON, when it is ready."""
     with running([sys.executable, *arguments], log, {}) as process:
-        wait_said(process)
+        wait_said(process, log)
         yield lambda prompts, max_tokens: order(process, prompts, max_tokens)
 
 
-def wait_said(process: subprocess.Popen[bytes]) -> None:
-    """Return once the process has said that it is ready, or has ended."""
+def wait_said(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return once the process has said that it is ready. Raises RuntimeError, with the end of its log, where it ends."""
     assert process.stdout is not None
-    while (line := process.stdout.readline()) and line != b"ready\n":
-        pass
+    while (line := process.stdout.readline()) != b"ready\n":
+        if not line:
+            raise RuntimeError(f"{process.args} ended: {log.read_text(errors='replace')[-2000:]}")
 
 
 def order(process: subprocess.Popen[bytes], prompts: list[list[int]], max_tokens: int) -> Measured:

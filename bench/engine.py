@@ -3,7 +3,7 @@
 Each question measures its contenders in turn, round after round, in one run; printed are medians and ranges, and the
 ratios of each round. Where nothing else is said, all compute with one thread, on SmolLM2-135M in float32.
 
-usage: python -m bench.engine [--only speed,prefix,gap,structured,threads] [--rounds N] [--quick]
+usage: python -m bench.engine [--only speed,prefix,gap,structured,threads,ranks] [--rounds N] [--quick]
 """
 
 import argparse
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.engine_gap import gap
 from bench.engine_prefix import prefix
+from bench.engine_ranks import ranks
 from bench.engine_setup import Setup
 from bench.engine_speed import speed
 from bench.engine_structured import structured
@@ -24,6 +25,7 @@ QUESTIONS: dict[str, Callable[[Setup], None]] = {
     "gap": gap,
     "structured": structured,
     "threads": threads,
+    "ranks": ranks,
 }
 
 

@@ -1,7 +1,7 @@
 """Our MLX engine by itself in one process, driven by lines of JSON: the same orders as `bare_mlx` takes.
 
 In: {"prompts": [[token, ...], ...], "max_tokens": n}. Out: {"tokens": n, "seconds": s}. The first line out is "ready".
-Several ranks of one model are as many such processes, which get the same orders; rank 0 answers.
+Several ranks of one model are as many such processes, which get the same orders.
 """
 
 import argparse
@@ -12,10 +12,11 @@ from pathlib import Path
 
 from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
 from exo.domain.sampling import SamplingParams
-from exo.domain.shard import Shard
+from exo.domain.shard import Shard, Sharding
 from exo.models.folder import card_from_folder
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, FailedOutput, TokenOutput
+from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
 
 
@@ -25,9 +26,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("cache", type=Path)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--ports", default="0", help="of all ranks, separated by commas")
+    parser.add_argument("--sharding", default="pipeline")
     options = parser.parse_args()
+    addresses = tuple(f"127.0.0.1:{port}" for port in options.ports.split(","))
     engine = make_engine("mlx", options.cache, ThreadShare(options.threads))
-    engine.load(_whole(options.folder), options.folder, lambda done, total: None)
+    if len(addresses) > 1:
+        engine.join(Peers(options.rank, addresses, "ring"))
+    shard = _shard(options.folder, options.rank, len(addresses), options.sharding)
+    engine.load(shard, options.folder, lambda done, total: None)
     print("ready", flush=True)
     for number, line in enumerate(sys.stdin):
         order = json.loads(line)
@@ -36,16 +44,18 @@ def main() -> None:
         print(json.dumps({"tokens": tokens, "seconds": time.perf_counter() - began}), flush=True)
 
 
-def _whole(folder: Path) -> Shard:
+def _shard(folder: Path, rank: int, size: int, sharding: Sharding) -> Shard:
+    """Equal parts, where layers are divided; rank 0 has the last ones."""
     card = card_from_folder(folder, ModelId("bench/model"))
+    part, parts = (size - 1 - rank, size) if sharding == "pipeline" else (0, 1)
     return Shard(
         runner_id=RunnerId("runner"),
         node_id=NodeId("node"),
-        rank=0,
-        world_size=1,
-        start_layer=0,
-        end_layer=card.layers,
-        sharding="pipeline",
+        rank=rank,
+        world_size=size,
+        start_layer=card.layers * part // parts,
+        end_layer=card.layers * (part + 1) // parts,
+        sharding=sharding,
         card=card,
     )
 

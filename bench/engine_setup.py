@@ -15,29 +15,7 @@ from exo.models.store import Store
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 MODELS = Path(__file__).parent.parent / "build" / "test-models"
-STORY = [
-    "a",
-    "lighthouse",
-    "stood",
-    "over",
-    "the",
-    "grey",
-    "sea",
-    "and",
-    "its",
-    "keeper",
-    "wrote",
-    "down",
-    "every",
-    "ship",
-    "that",
-    "went",
-    "by",
-    "in",
-    "the",
-    "long",
-    "winter",
-]
+STORY = ("a lighthouse stood over the grey sea and its keeper wrote down every ship that went by " * 600).split()
 
 Ask = Callable[[Sequence[str], int], Measured]
 """Has one contender answer questions side by side with so many tokens each: output tokens and seconds in all."""
@@ -69,14 +47,17 @@ class Setup:
         """So many, or fewer for a quick look."""
         return max(8, int(full * self.scale))
 
+    def number(self) -> int:
+        """Another one each time."""
+        return next(self._numbers)
+
     def text(self, tokens: int) -> str:
         """About so many tokens that begin like no text before: no prefix cache knows them."""
-        words = (STORY * (tokens // len(STORY) + 1))[:tokens]
-        return " ".join([f"{next(self._numbers)} ships:", *words])
+        return " ".join([f"{self.number()} ships:", *STORY[:tokens]])
 
     def story(self) -> str:
         """A short question, like none before, with a long answer."""
-        return f"Write story number {next(self._numbers)} about the sea, as long as you can."
+        return f"Write story number {self.number()} about the sea, as long as you can."
 
     def prompt(self, question: str) -> list[int]:
         """The tokens that a server makes of the question."""
