@@ -73,7 +73,7 @@ def _ordered(arguments: list[str], log: Path) -> Generator[Generate]:
 
 
 def wait_said(process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return once the process has said that it is ready. Raises RuntimeError, with the end of its log, where it ends."""
+    """Return once the process has said that it is ready. Raises RuntimeError, with its last words, where it ends."""
     assert process.stdout is not None
     while (line := process.stdout.readline()) != b"ready\n":
         if not line:

@@ -34,13 +34,16 @@ def greedy(prompt: list[int], max_tokens: int, step: int = 0) -> Request:
     return Request(step=step, prompt=prompt, params=SamplingParams(temperature=0, max_tokens=max_tokens))
 
 
-def run_ranks(works: Sequence[Sequence[Work]]) -> list[list[Outcome]]:
+def run_ranks(works: Sequence[Sequence[Work]], slice_tokens: int | None = None) -> list[list[Outcome]]:
     """What came of the works that each rank has, by rank and work.
 
     Fails, showing what it said, where a rank did not end well.
     """
     addresses = tuple(f"127.0.0.1:{free_port()}" for _ in works)
-    jobs = [Job(rank=rank, addresses=addresses, works=list(mine)) for rank, mine in enumerate(works)]
+    jobs = [
+        Job(rank=rank, addresses=addresses, works=list(mine), slice_tokens=slice_tokens)
+        for rank, mine in enumerate(works)
+    ]
     processes = [start(job) for job in jobs]
     try:
         said = [process.communicate(timeout=PATIENCE) for process in processes]

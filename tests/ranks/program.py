@@ -14,8 +14,9 @@ from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
-from exo.runner.engines.base import FailedOutput, TokenOutput
+from exo.runner.engines.base import FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.mlx.engine import MlxEngine
+from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
 from tests.tiny_models import BLAS_CACHE
@@ -43,6 +44,8 @@ class Job(BaseModel):
     rank: int
     addresses: tuple[str, ...]
     works: list[Work]
+    slice_tokens: int | None = None
+    """Of a prompt in one step; None leaves it to the measured speed."""
 
 
 class Outcome(BaseModel):
@@ -50,6 +53,8 @@ class Outcome(BaseModel):
 
     tokens: list[list[int]]
     """By request."""
+    cached: list[int]
+    """By request, tokens of the prompt that the prefix cache had."""
     resident_bytes: int
     """Of the process, after loading."""
     failures: list[str]
@@ -58,7 +63,8 @@ class Outcome(BaseModel):
 def main() -> None:
     """Runs the job, and leaves without waiting for threads of MLX."""
     job = Job.model_validate_json(sys.stdin.readline())
-    engine = MlxEngine(BLAS_CACHE, ThreadShare())
+    pace = None if job.slice_tokens is None else SlicePace(least=job.slice_tokens, most=job.slice_tokens)
+    engine = MlxEngine(BLAS_CACHE, ThreadShare(), pace)
     if len(job.addresses) > 1:
         engine.join(Peers(job.rank, job.addresses, "ring"))
     for work in job.works:
@@ -71,9 +77,10 @@ def run(engine: MlxEngine, work: Work) -> Outcome:
     try:
         engine.load(work.shard, work.folder, lambda _done, _total: None)
     except Fatal as refusal:
-        return Outcome(tokens=[], failures=[str(refusal)], resident_bytes=0)
+        return Outcome(tokens=[], cached=[], failures=[str(refusal)], resident_bytes=0)
     resident = psutil.Process().memory_info().rss
-    outcome = Outcome(tokens=[[] for _ in work.requests], failures=[], resident_bytes=resident)
+    count = len(work.requests)
+    outcome = Outcome(tokens=[[] for _ in range(count)], cached=[0] * count, failures=[], resident_bytes=resident)
     step = 0
     while engine.in_flight or any(request.step >= step for request in work.requests):
         for number, request in enumerate(work.requests):
@@ -82,6 +89,8 @@ def run(engine: MlxEngine, work: Work) -> Outcome:
         for output in engine.step():
             if isinstance(output, TokenOutput):
                 outcome.tokens[int(output.task_id)].append(output.token)
+            elif isinstance(output, PrefillOutput):
+                outcome.cached[int(output.task_id)] = output.cached
             elif isinstance(output, FailedOutput):
                 outcome.failures.append(f"{output.task_id}: {output.code}: {output.message}")
         step += 1

@@ -16,6 +16,7 @@ from exo.models.integrity import check_folder
 from exo.runner.engines.admission import check_biases
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.mlx.blas import BlasState, bind_fast_blas, set_blas_threads
+from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.threads import ThreadGovernor, ThreadShare
 from exo.runner.structured.guide import Guide
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 class MlxEngine:
     """A model, or one rank's part of it, on Metal, CUDA or the CPU, whichever MLX computes on here."""
 
-    def __init__(self, cache: Path, threads: ThreadShare) -> None:
-        """`cache` is a folder for files that can be made again; `threads` may change while it runs."""
+    def __init__(self, cache: Path, threads: ThreadShare, pace: SlicePace | None = None) -> None:
+        """`cache` is a folder for files that can be made again; `threads` may change while it runs.
+
+        `pace` sets the size of prefill slices; without one it follows the measured speed.
+        """
         self._cache = cache
+        self._pace = pace
         self._threads = threads
         self._blas: BlasState | None = None
         self._governor: ThreadGovernor | None = None
@@ -83,7 +88,7 @@ class MlxEngine:
         if shard.world_size != self.ranks.size:
             raise Fatal(f"a shard of {shard.world_size} ranks cannot be loaded in a group of {self.ranks.size}")
         cut = whole if self._group is None else self._group.cut(shard)
-        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, cut, self.ranks)
+        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, cut, self.ranks, self._pace)
         if self._blas == "fast":
             self._governor = ThreadGovernor(self._threads, set_blas_threads)
 

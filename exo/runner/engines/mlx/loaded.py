@@ -10,6 +10,7 @@ from exo.domain.model_card import ModelCard
 from exo.runner.engines.base import Progress, Tokenizer
 from exo.runner.engines.mlx.sampling import Samplers
 from exo.runner.engines.mlx.scheduler import Scheduler
+from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.mlx.weights import Cut, load_weights, whole
 from exo.runner.engines.mlx.width import WIDTH, width
 from exo.runner.engines.ranks import SOLO, Ranks
@@ -26,6 +27,7 @@ class Loaded:
         on_progress: Progress,
         cut: Cut = whole,
         ranks: Ranks = SOLO,
+        pace: SlicePace | None = None,
     ) -> None:
         """What `cut` leaves of a model that `ranks` hold together. Raises Fatal where it cannot be loaded."""
         self.card = card
@@ -42,7 +44,12 @@ class Loaded:
         # On Metal, weights and caches stay in memory; the limit from before is put back at the end.
         self._wired_before = maybe_set_recommended_wired_limit()
         self.scheduler = Scheduler(
-            weights, tokenizer.end_tokens, ranks, on_lost_step=self.samplers.forget_step, width=side_by_side
+            weights,
+            tokenizer.end_tokens,
+            ranks,
+            pace=pace,
+            on_lost_step=self.samplers.forget_step,
+            width=side_by_side,
         )
 
     def close(self) -> None:
