@@ -7,6 +7,8 @@ usage: python -m bench.engine [--only speed,prefix,gap,structured,threads,ranks]
 """
 
 import argparse
+import signal
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -39,6 +41,7 @@ def main() -> None:
     asked = options.only.split(",")
     if unknown := set(asked) - set(QUESTIONS):
         parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(QUESTIONS)}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the contenders end with this process
     with tempfile.TemporaryDirectory() as work:
         setup = Setup(Path(work), 2 if options.quick else options.rounds, 0.25 if options.quick else 1.0)
         for name in asked:
