@@ -29,9 +29,10 @@ def shards(whole: Shard, sharding: Sharding, ranks: int, split: Sequence[int] = 
     return found
 
 
-def greedy(prompt: list[int], max_tokens: int, step: int = 0) -> Request:
+def greedy(prompt: list[int], max_tokens: int, step: int = 0, after_ends: int = 0) -> Request:
     """A request without randomness."""
-    return Request(step=step, prompt=prompt, params=SamplingParams(temperature=0, max_tokens=max_tokens))
+    params = SamplingParams(temperature=0, max_tokens=max_tokens)
+    return Request(step=step, after_ends=after_ends, prompt=prompt, params=params)
 
 
 def run_ranks(works: Sequence[Sequence[Work]], slice_tokens: int | None = None) -> list[list[Outcome]]:

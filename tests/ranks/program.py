@@ -23,9 +23,10 @@ from tests.tiny_models import BLAS_CACHE
 
 
 class Request(BaseModel):
-    """A request, and the number of the step before which it is submitted."""
+    """A request, and when it is submitted: before this step, or later, when so many requests have ended."""
 
     step: int
+    after_ends: int = 0
     prompt: list[int]
     params: SamplingParams
 
@@ -81,14 +82,17 @@ def run(engine: MlxEngine, work: Work) -> Outcome:
     resident = psutil.Process().memory_info().rss
     count = len(work.requests)
     outcome = Outcome(tokens=[[] for _ in range(count)], cached=[0] * count, failures=[], resident_bytes=resident)
-    step = 0
-    while engine.in_flight or any(request.step >= step for request in work.requests):
-        for number, request in enumerate(work.requests):
-            if request.step == step:
+    waiting = dict(enumerate(work.requests))
+    step = ended = 0
+    while engine.in_flight or waiting:
+        for number, request in list(waiting.items()):
+            if step >= request.step and ended >= request.after_ends:
                 engine.submit(TaskId(str(number)), request.prompt, request.params)
+                del waiting[number]
         for output in engine.step():
             if isinstance(output, TokenOutput):
                 outcome.tokens[int(output.task_id)].append(output.token)
+                ended += output.finish_reason is not None
             elif isinstance(output, PrefillOutput):
                 outcome.cached[int(output.task_id)] = output.cached
             elif isinstance(output, FailedOutput):
