@@ -104,6 +104,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "mamba_d_conv": 4,
     },
 }
+"""What `config.json` says of each beside COMMON. gpt_oss and gemma3_text have layers with a sliding window, mamba2 has
+only state-space layers, falcon_h1 has that and attention in every layer, two of three of qwen3_next are linear."""
 
 UNBATCHED: dict[str, dict[str, Any]] = {
     "gemma2": {
@@ -114,8 +116,6 @@ UNBATCHED: dict[str, dict[str, Any]] = {
     },
 }
 """Families of which mlx-lm computes one sequence at a time."""
-"""What `config.json` says of each beside COMMON. gpt_oss and gemma3_text have layers with a sliding window, mamba2 has
-only state-space layers, falcon_h1 has that and attention in every layer, two of three of qwen3_next are linear."""
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
