@@ -124,8 +124,8 @@ class HuggingFaceTokenizer:
 
     def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> Guide | None:
         """What holds the answer to this prompt to what the request demands. Raises Rejected where nothing can."""
-        constraints = Constraints(self._vocabulary.result())
-        wanted = constraints.wanted(request, self.output_format(prompt))
+        constraints = Constraints(self._vocabulary.result(), self.output_format(prompt))
+        wanted = constraints.wanted(request)
         return None if wanted is None else constraints.guide(wanted, prompt)
 
     def _rendered(self, conversation: Sequence[Message], arguments: Mapping[str, object]) -> list[int]:

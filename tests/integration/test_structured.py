@@ -7,9 +7,10 @@ import pytest
 
 from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 from exo.errors import Rejected
+from exo.runner.output.format import OutputFormat, ThinkTags
 from exo.runner.structured.compiling import Constraints
 from exo.runner.structured.guide import Guide
-from exo.runner.structured.reasoning import Progress, Reasoning, first_progress
+from exo.runner.structured.reasoning import Progress, Reasoning, find_reasoning, first_progress
 from exo.runner.structured.vocabulary import Vocabulary
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
@@ -184,6 +185,20 @@ def test_the_answer_begins_after_the_reasoning(
     reasoning: Reasoning | None, prompt: list[int], tokens: list[int], stage: str
 ) -> None:
     assert after(first_progress(reasoning, prompt), tokens) == stage
+
+
+def test_a_model_is_known_to_reason_by_its_form(vocabulary: Vocabulary) -> None:
+    tags = ThinkTags(open="<|im_start|>", close="<|im_end|>")  # of which this vocabulary has a token each
+    assert find_reasoning(vocabulary, OutputFormat(think=tags)) == Reasoning(closes=2, opens=1)
+    assert find_reasoning(vocabulary, OutputFormat()) is None
+    assert find_reasoning(vocabulary, OutputFormat(harmony=True)) is None
+
+
+def test_reasoning_without_a_token_at_its_end_cannot_be_told_from_the_answer(vocabulary: Vocabulary) -> None:
+    form = OutputFormat(think=ThinkTags(open="<think>", close="</think>"), starts_inside=True)
+    with pytest.raises(Rejected, match="reasoning"):
+        Constraints(vocabulary, form).guide(JsonObject(), [])
+    assert Constraints(vocabulary, form.replaced({"starts_inside": False})).guide(JsonObject(), []).problem == ""
 
 
 def test_reasoning_is_free_and_the_answer_is_held(vocabulary: Vocabulary, constraints: Constraints) -> None:

@@ -62,8 +62,8 @@ def demanding(tool_name: str | None = None, parallel: bool = True) -> Generation
 
 def wander(vocabulary: Vocabulary, request: GenerationRequest, form: ToolFormat, seed: int) -> list[int]:
     """An answer of tokens drawn evenly among those that may come; it ends as soon as it may, or at an end token."""
-    constraints, chance = Constraints(vocabulary), random.Random(seed)
-    wanted = constraints.wanted(request, OutputFormat(tools=form))
+    constraints, chance = Constraints(vocabulary, OutputFormat(tools=form)), random.Random(seed)
+    wanted = constraints.wanted(request)
     assert wanted is not None
     guide = constraints.guide(wanted, [])
     tokens: list[int] = []
@@ -116,5 +116,5 @@ def test_without_parallel_calls_there_is_one(
 @pytest.mark.parametrize("form", ["qwen3_coder", "glm", "minimax_m2", "deepseek_v32", "deepseek_v4", None])
 def test_a_form_whose_arguments_are_no_json_is_refused(vocabulary: Vocabulary, form: ToolFormat | None) -> None:
     with pytest.raises(Rejected) as refusal:
-        Constraints(vocabulary).wanted(demanding(), OutputFormat(tools=form))
+        Constraints(vocabulary, OutputFormat(tools=form)).wanted(demanding())
     assert (refusal.value.code, refusal.value.param) == ("unsupported_parameter", "tool_choice")

@@ -6,7 +6,7 @@ from llguidance import LLMatcher
 
 from exo.domain.constraint import Constraint
 from exo.domain.messages.requests import GenerationRequest
-from exo.runner.output.format import OutputFormat
+from exo.runner.output.format import PLAIN, OutputFormat
 from exo.runner.structured.grammars import grammar_of, invalid
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.reasoning import find_reasoning, first_progress
@@ -18,21 +18,22 @@ REASON_MOST = 300
 
 
 class Constraints:
-    """Compiles for one model."""
+    """Compiles for answers that are written in one form, of one model."""
 
-    __slots__ = ("_reasoning", "_vocabulary")
+    __slots__ = ("_form", "_reasoning", "_vocabulary")
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, form: OutputFormat = PLAIN) -> None:
         self._vocabulary = vocabulary
-        self._reasoning = find_reasoning(vocabulary)
+        self._form = form
+        self._reasoning = find_reasoning(vocabulary, form)
 
-    def wanted(self, request: GenerationRequest, form: OutputFormat) -> Constraint | None:
-        """What an answer that is written in this form is to be held to: calls where they are demanded.
+    def wanted(self, request: GenerationRequest) -> Constraint | None:
+        """What an answer is to be held to: calls where they are demanded.
 
         Raises Rejected where calls are demanded that cannot be enforced.
         """
         if request.tool_choice == "required":
-            return grammar_of_calls(request, form.tools, self._vocabulary.marker)
+            return grammar_of_calls(request, self._form.tools, self._vocabulary.marker)
         return request.params.constraint
 
     def guide(self, constraint: Constraint, prompt: Sequence[int]) -> Guide:
@@ -40,6 +41,10 @@ class Constraints:
 
         Raises Rejected `invalid_response_format`, with the constraint's parameter, where there is no such grammar.
         """
+        if self._form.starts_inside and self._reasoning is None:
+            raise invalid(
+                constraint, "no token shows where this model's reasoning ends and its answer begins"
+            )
         grammar = grammar_of(constraint)
         matcher = LLMatcher(self._vocabulary.tokens, grammar, log_level=0)
         if matcher.is_error():

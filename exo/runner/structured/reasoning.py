@@ -4,18 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from exo.runner.output.format import OutputFormat
 from exo.runner.structured.vocabulary import Vocabulary
 
 Stage = Literal["undecided", "reasoning", "answer"]
 """Undecided: the next token may open the reasoning, or be the answer's first."""
-
-TAGS = (
-    ("<think>", "</think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<seed:think>", "</seed:think>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-)
-"""What opens and closes reasoning, in models that have a token for each."""
 
 PROMPT_END = 8
 """Tokens at a prompt's end in which a template opens reasoning, or opens and closes it."""
@@ -33,19 +26,20 @@ class Reasoning:
     """None: a model that always reasons first."""
 
 
-def find_reasoning(vocabulary: Vocabulary) -> Reasoning | None:
-    """The tokens of the model with this vocabulary; None for one that does not mark its reasoning.
+def find_reasoning(vocabulary: Vocabulary, form: OutputFormat) -> Reasoning | None:
+    """The tokens of a model whose output has this form; None where it does not reason, or not between single tokens.
 
     A Harmony model's answer is in its channel `final`; what it says on others is free.
     """
-    channel, message = vocabulary.find("<|channel|>"), vocabulary.find("<|message|>")
-    if channel is not None and message is not None:
+    if form.harmony:
+        channel, message = vocabulary.find("<|channel|>"), vocabulary.find("<|message|>")
+        if channel is None or message is None:
+            return None
         return Reasoning(closes=message, header=(channel, *vocabulary.tokens.tokenize_str("final")))
-    for opening, closing in TAGS:
-        opens, closes = vocabulary.find(opening), vocabulary.find(closing)
-        if opens is not None and closes is not None:
-            return Reasoning(closes, opens=opens)
-    return None
+    if form.think is None:
+        return None
+    opens, closes = vocabulary.find(form.think.open), vocabulary.find(form.think.close)
+    return None if opens is None or closes is None else Reasoning(closes, opens=opens)
 
 
 @dataclass(frozen=True, slots=True)
