@@ -35,8 +35,10 @@ def greedy(prompt: list[int], max_tokens: int, step: int = 0, after_ends: int = 
     return Request(step=step, after_ends=after_ends, prompt=prompt, params=params)
 
 
-def run_ranks(works: Sequence[Sequence[Work]], slice_tokens: int | None = None) -> list[list[Outcome]]:
-    """What came of the works that each rank has, by rank and work.
+def run_ranks(
+    works: Sequence[Sequence[Work]], slice_tokens: int | None = None, patience: float = PATIENCE
+) -> list[list[Outcome]]:
+    """What came of the works that each rank has, by rank and work, within `patience` seconds.
 
     Fails, showing what it said, where a rank did not end well.
     """
@@ -47,7 +49,7 @@ def run_ranks(works: Sequence[Sequence[Work]], slice_tokens: int | None = None) 
     ]
     processes = [start(job) for job in jobs]
     try:
-        said = [process.communicate(timeout=PATIENCE) for process in processes]
+        said = [process.communicate(timeout=patience) for process in processes]
     finally:
         for process in processes:
             process.kill()
