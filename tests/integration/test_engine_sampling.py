@@ -12,9 +12,19 @@ from hypothesis.extra.numpy import arrays
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected
+from tests import tiny_models
 
 if find_spec("mlx") is None:
     pytest.skip("the mlx extra is not installed", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fast_blas() -> None:
+    """MLX is imported here; a test of a real model that this process runs later would be slow without it."""
+    from exo.runner.engines.mlx.blas import bind_fast_blas
+
+    bind_fast_blas(tiny_models.BLAS_CACHE)
+
 
 PROBABILITIES = [0.05, 0.5, 0.15, 0.3]
 PROMPT = [2, 2, 3]

@@ -97,18 +97,18 @@ def params(constraint: Constraint | None, seed: int, **more: object) -> Sampling
 
 
 def test_every_answer_is_valid_beside_free_requests(engine: Engine) -> None:
-    requests = [params(SCHEMA, seed) for seed in range(6)]
+    requests = [params(SCHEMA, seed) for seed in range(4)]
     requests += [params(DATE, 1), params(Choice(choices=("Paris", "Rome")), 2), params(None, 3, max_tokens=30)]
     requests += [params(SCHEMA, 4, temperature=0), params(None, 5, temperature=0, max_tokens=10)]
     outputs = generate(engine, requests, "Describe a person as JSON.")
     texts = [text_of(engine, outputs[TaskId(str(number))]) for number in range(len(requests))]
-    for number in [0, 1, 2, 3, 4, 5, 9]:
+    for number in [0, 1, 2, 3, 7]:
         assert finish_of(outputs[TaskId(str(number))]) == "stop"
         jsonschema.validate(json.loads(texts[number]), PERSON)
-    assert re.fullmatch(DATE.pattern, texts[6])
-    assert texts[7] in ("Paris", "Rome")
-    assert finish_of(outputs[TaskId("6")]) == finish_of(outputs[TaskId("7")]) == "stop"
-    assert len(set(texts[:6])) > 1, "every seed gave the same answer"
+    assert re.fullmatch(DATE.pattern, texts[4])
+    assert texts[5] in ("Paris", "Rome")
+    assert finish_of(outputs[TaskId("4")]) == finish_of(outputs[TaskId("5")]) == "stop"
+    assert len(set(texts[:4])) > 1, "every seed gave the same answer"
 
 
 def test_free_requests_answer_the_same_beside_constrained_ones(engine: Engine) -> None:

@@ -42,9 +42,7 @@ class Constraints:
         Raises Rejected `invalid_response_format`, with the constraint's parameter, where there is no such grammar.
         """
         if self._form.starts_inside and self._reasoning is None:
-            raise invalid(
-                constraint, "no token shows where this model's reasoning ends and its answer begins"
-            )
+            raise invalid(constraint, "no token shows where this model's reasoning ends and its answer begins")
         grammar = grammar_of(constraint)
         matcher = LLMatcher(self._vocabulary.tokens, grammar, log_level=0)
         if matcher.is_error():
