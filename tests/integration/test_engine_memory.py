@@ -12,6 +12,7 @@ from exo.domain.ids import TaskId
 from exo.errors import Rejected
 from tests import tiny_models
 from tests.conftest import TinyModels
+from tests.integration.ranks_as_threads import Rank, Together
 from tests.integration.scheduling import NEW_TOKENS, Seen, alone, drain, model_of, scheduler_of, step_until, submit
 
 if find_spec("mlx") is None:
@@ -210,32 +211,6 @@ def test_an_engine_that_can_compute_nothing_says_so(tiny_model: TinyModels) -> N
     with pytest.raises(RuntimeError, match="cannot compute this"):
         drain(scheduler)
     scheduler.close()
-
-
-class Together:
-    """Ranks that are threads of this process."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._values: list[Sequence[int]] = []
-        self._least: list[int] = []
-        self._barrier = threading.Barrier(size, self._agree, timeout=60)
-
-    def agree(self, values: Sequence[int]) -> list[int]:
-        self._values.append(values)
-        self._barrier.wait()
-        return list(self._least)
-
-    def _agree(self) -> None:
-        self._least = [min(column) for column in zip(*self._values, strict=True)]
-        self._values.clear()
-
-
-class Rank:
-    def __init__(self, rank: int, together: Together) -> None:
-        self.rank = rank
-        self.size = together.size
-        self.agree = together.agree
 
 
 def test_ranks_with_other_memory_speed_and_clock_do_the_same(tiny_model: TinyModels) -> None:

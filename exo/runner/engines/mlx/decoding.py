@@ -12,7 +12,9 @@ from mlx import nn
 from mlx_lm.generate import GenerationBatch, PromptProcessingBatch, StopSequences
 
 from exo.domain.ids import TaskId
+from exo.runner.engines.mlx.choosing import guarded
 from exo.runner.engines.mlx.layers import LayerCache, total_bytes
+from exo.runner.engines.mlx.penalties import LogitsProcessor
 from exo.runner.engines.mlx.prefill import Prefill
 from exo.runner.engines.mlx.request import Request
 from exo.runner.engines.mlx.sampling import Sampler, greedy
@@ -32,26 +34,27 @@ class TokenResponse(Protocol):
     all_tokens: list[int] | None
 
 
-class _Batch(Protocol):
+class Batch(Protocol):
     """What is used of `GenerationBatch`, whose own types are partial."""
 
     uids: list[TaskId]
     tokens: list[list[int]]
     prompt_cache: list[LayerCache]
 
-    def extend(self, batch: "_Batch") -> None: ...
+    def extend(self, batch: "Batch") -> None: ...
     def next(self) -> list[TokenResponse]: ...
     def filter(self, keep: list[int]) -> None: ...
     def extract_cache(self, idx: int) -> list[LayerCache]: ...
 
 
 class Decoding:
-    """The batch. After an error in `start` or `next` it holds nothing."""
+    """The batch. After an error in `join` or `next` it must be dropped."""
 
     def __init__(self, model: nn.Module, end_tokens: Iterable[int]) -> None:
         self._model = model
         self._ends = StopSequences([[token] for token in sorted(end_tokens)])
         self._batch = self._empty()
+        self._guarded: dict[Sampler, Sampler] = {}
         self.requests: dict[TaskId, Request] = {}
 
     @property
@@ -59,19 +62,29 @@ class Decoding:
         """Bytes of keys and values that the batch holds now."""
         return total_bytes(self._batch.prompt_cache)
 
-    def start(self, prefills: Sequence[Prefill]) -> None:
-        """Adds requests whose prompts are computed but for the last token."""
-        self._batch.extend(self._begun(prefills))
-        self.requests |= {prefill.request.task_id: prefill.request for prefill in prefills}
+    def begin(self, prefills: Sequence[Prefill]) -> Batch:
+        """A batch of its own of requests whose prompts are computed but for the last token, computing the first ones.
 
-    def start_alone(self, prefill: Prefill) -> TokenResponse:
-        """Adds a request after it took one step alone, and gives that step's token. An error leaves the others be."""
-        begun = self._begun([prefill])
-        (response,) = begun.next()
-        if response.finish_reason is None:
-            self._batch.extend(begun)
-            self.requests[prefill.request.task_id] = prefill.request
-        return response
+        It takes their states. An error leaves those be that are in the batch already.
+        """
+        requests = [prefill.request for prefill in prefills]
+        make = cast(Callable[..., Any], PromptProcessingBatch)
+        prompts = make(
+            self._model,
+            uids=[request.task_id for request in requests],
+            caches=[prefill.give_layers() for prefill in prefills],
+            tokens=[prefill.tokens[:-1].tolist() for prefill in prefills],
+            samplers=[self._sampler(request) for request in requests],
+            logits_processors=[_processors(request) for request in requests],
+            stop_sequences=[self._ends for _ in requests],
+            max_tokens=[request.most - len(request.generated) for request in requests],
+        )
+        return cast(Batch, prompts.generate([[int(prefill.tokens[-1])] for prefill in prefills]))
+
+    def join(self, begun: Batch, requests: Sequence[Request]) -> None:
+        """Adds what has begun to those that decode."""
+        self._batch.extend(begun)
+        self.requests |= {request.task_id: request for request in requests}
 
     def next(self) -> list[tuple[Request, TokenResponse]]:
         """The next token of each request. Those that end with it are out of the batch then."""
@@ -93,25 +106,19 @@ class Decoding:
         """Makes the batch anew, after an error, and gives the requests that were in it."""
         requests = list(self.requests.values())
         self.requests.clear()
+        self._guarded.clear()
         self._batch = self._empty()
         return requests
 
-    def _begun(self, prefills: Sequence[Prefill]) -> _Batch:
-        """A batch of its own, which computes its first tokens already."""
-        requests = [prefill.request for prefill in prefills]
-        make = cast(Callable[..., Any], PromptProcessingBatch)
-        prompts = make(
-            self._model,
-            uids=[request.task_id for request in requests],
-            caches=[prefill.give_layers() for prefill in prefills],
-            tokens=[prefill.tokens[:-1].tolist() for prefill in prefills],
-            samplers=[request.choice.sampler for request in requests],
-            logits_processors=[list(request.choice.processors) for request in requests],
-            stop_sequences=[self._ends for _ in requests],
-            max_tokens=[request.most - len(request.generated) for request in requests],
-        )
-        return cast(_Batch, prompts.generate([[int(prefill.tokens[-1])] for prefill in prefills]))
+    def _sampler(self, request: Request) -> Sampler:
+        """The same for requests that share one: only then mlx-lm calls it once for all of them."""
+        sampler = request.choice.sampler
+        return self._guarded.setdefault(sampler, guarded(sampler))
 
-    def _empty(self) -> _Batch:
+    def _empty(self) -> Batch:
         empty = cast(Callable[[nn.Module, Sampler], object], GenerationBatch.empty)
-        return cast(_Batch, empty(self._model, greedy))
+        return cast(Batch, empty(self._model, greedy))
+
+
+def _processors(request: Request) -> list[LogitsProcessor]:
+    return [guarded(processor, request.task_id) for processor in request.choice.processors]

@@ -9,11 +9,13 @@ from mlx import nn
 from mlx_lm.generate import generation_stream
 
 from exo.domain.ids import TaskId
+from exo.domain.logprobs import TokenLogprobs
 from exo.errors import Fatal, Rejected
 from exo.runner.engines.admission import UNLIMITED_RESERVE
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.mlx import memory
 from exo.runner.engines.mlx.cache_bytes import measure
+from exo.runner.engines.mlx.choosing import ChoiceError, guarded
 from exo.runner.engines.mlx.decoding import Decoding, TokenResponse
 from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
 from exo.runner.engines.mlx.keeping import Keeping
@@ -153,21 +155,25 @@ class Scheduler:
         self._decoding.drop_all()
         self._keeping.clear()
 
-    def _decode(self) -> list[EngineOutput]:
+    def _decode(self) -> Sequence[EngineOutput]:
         if not self._decoding.requests:
             return []
         try:
             found = self._decoding.next()
         except STEP_ERRORS as error:
-            return self._failed(error)
+            return self._begin_anew(error, self._decoding.drop_all())
         self._failures.forget()
         return [self._token(request, response) for request, response in found]
 
     def _token(self, request: Request, response: TokenResponse) -> TokenOutput | FailedOutput:
-        guide, teller = request.choice.guide, request.choice.teller
+        guide = request.choice.guide
         if guide is not None and guide.problem:
             return self._unguided(request, response, guide)
-        logprobs = None if teller is None else teller.tell(response.token, response.logprobs)
+        try:
+            logprobs = _logprobs(request, response)
+        except STEP_ERRORS as error:
+            self._leave(request, response)
+            return self._failures.of(request.task_id, error)
         request.generated.append(response.token)
         request.suspect = False
         reason = response.finish_reason
@@ -182,9 +188,13 @@ class Scheduler:
 
     def _unguided(self, request: Request, response: TokenResponse, guide: Guide) -> FailedOutput:
         """The end of a request whose constraint turned out, on the way, to be too complex to be held."""
+        self._leave(request, response)
+        return FailedOutput(request.task_id, "invalid_response_format", short(guide.problem), guide.param)
+
+    def _leave(self, request: Request, response: TokenResponse) -> None:
+        """Ends a request with this token, if it is not over by itself."""
         if response.finish_reason is None:
             self._decoding.remove(request.task_id)
-        return FailedOutput(request.task_id, "invalid_response_format", short(guide.problem), guide.param)
 
     def _extend(self, request: Request) -> bool:
         """Sets memory aside for more of a running request. False where there is none: it must end here."""
@@ -222,34 +232,55 @@ class Scheduler:
         """Has the prompts that are computed decode."""
         finished = self._prompts.take_finished()
         outputs: list[EngineOutput] = [_prefilled(prefill) for prefill in finished if not prefill.request.generated]
-        unsuspected = [prefill for prefill in finished if not prefill.request.suspect]
-        if unsuspected:
-            try:
-                self._decoding.start(unsuspected)
-            except STEP_ERRORS as error:
-                outputs += self._failed(error, [prefill.request for prefill in unsuspected])
-        return outputs + [self._start_alone(prefill) for prefill in finished if prefill.request.suspect]
+        # Told apart before anything begins: an error makes suspects of those whose states are gone then.
+        suspects = [prefill for prefill in finished if prefill.request.suspect]
+        others = [prefill for prefill in finished if not prefill.request.suspect]
+        outputs += self._start_together(others) if others else []
+        return outputs + [output for prefill in suspects for output in self._start_alone(prefill)]
 
-    def _start_alone(self, prefill: Prefill) -> TokenOutput | FailedOutput:
+    def _start_together(self, prefills: Sequence[Prefill]) -> list[FailedOutput]:
+        requests = [prefill.request for prefill in prefills]
         try:
-            response = self._decoding.start_alone(prefill)
+            begun = self._decoding.begin(prefills)
         except STEP_ERRORS as error:
-            self._on_lost_step()
-            return self._failures.of(prefill.request.task_id, error)
-        self._failures.forget()
-        return self._token(prefill.request, response)
-
-    def _failed(self, error: Exception, starting: Sequence[Request] = ()) -> list[EngineOutput]:
-        """After an error of several requests, whose batch is lost: all begin anew, each with a step alone."""
-        self._on_lost_step()
-        requests = [*self._decoding.drop_all(), *starting]
-        if len(requests) == 1:
-            return [self._failures.of(requests[0].task_id, error)]
-        self._failures.check_alone(error)
-        for request in requests:
-            request.suspect = True
-            self._prompts.add(request)
+            return self._begin_anew(error, requests)
+        try:
+            self._decoding.join(begun, requests)
+        except STEP_ERRORS as error:
+            return self._begin_anew(error, [*self._decoding.drop_all(), *requests])
         return []
+
+    def _start_alone(self, prefill: Prefill) -> Sequence[TokenOutput | FailedOutput]:
+        """Has a request decode after one step alone. Others are disturbed only where it cannot join them."""
+        request = prefill.request
+        try:
+            begun = self._decoding.begin([prefill])
+            (response,) = begun.next()
+        except STEP_ERRORS as error:
+            return self._begin_anew(error, [request])
+        try:
+            if response.finish_reason is None:
+                self._decoding.join(begun, [request])
+        except STEP_ERRORS as error:
+            return self._begin_anew(error, [*self._decoding.drop_all(), request])
+        self._failures.forget()
+        return [self._token(request, response)]
+
+    def _begin_anew(self, error: Exception, requests: Sequence[Request]) -> list[FailedOutput]:
+        """After an error of requests whose states are lost with it: the one at fault fails, the others begin anew.
+
+        Where nobody knows whose fault it is, each begins with a step alone.
+        """
+        self._on_lost_step()
+        named = error.task_id if isinstance(error, ChoiceError) else None
+        at_fault = [request for request in requests if request.task_id == named or len(requests) == 1]
+        if not at_fault:
+            self._failures.check_alone(error)
+        for request in requests:
+            if request not in at_fault:
+                request.suspect |= not at_fault
+                self._prompts.add(request)
+        return [self._failures.of(request.task_id, error) for request in at_fault]
 
     def _keep(self, tokens: Sequence[int], layers: Sequence[LayerCache]) -> None:
         """Keeps a state that comes out of the batch, in arrays of its own."""
@@ -268,6 +299,13 @@ def _checked(prompt: Sequence[int]) -> tuple[int, ...]:
     except (OverflowError, TypeError, ValueError) as error:
         raise Rejected("the prompt holds something that is no token", param="messages") from error
     return tuple(prompt)
+
+
+def _logprobs(request: Request, response: TokenResponse) -> TokenLogprobs | None:
+    teller = request.choice.teller
+    if teller is None:
+        return None
+    return guarded(teller.tell, request.task_id)(response.token, response.logprobs)
 
 
 def _prefilled(prefill: Prefill) -> PrefillOutput:
