@@ -1,4 +1,5 @@
-# `make run` starts a node, `make test` runs the whole suite. Both make what they need in .venv first.
+# `make run` starts a node, `make join` one more that uses the NATS at EXO_NATS_URL, `make test` runs the whole suite. All
+# make what they need in .venv first.
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
@@ -7,11 +8,14 @@ BIN := .venv/bin
 # Engine of this node: mlx (Apple GPU on a Mac, the CPU on Linux).
 ENGINE ?= mlx
 
-.PHONY: run test lint type bench golden clean
+.PHONY: run join test lint type bench golden clean
 .DEFAULT_GOAL := run
 
 run: .venv/installed-$(ENGINE)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start || [ $$? -eq 130 ]
+
+join: .venv/installed-$(ENGINE)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start master worker api || [ $$? -eq 130 ]
 
 # Most tests wait for processes: three files side by side take half the time of one after the other, on two cores too.
 test: .venv/installed-mlx .venv/installed-dev
