@@ -8,12 +8,16 @@ from hypothesis import settings
 
 from exo.models.catalog import embedded
 from exo.models.store import Store
+from exo.runner.engines.mlx.blas import bind_fast_blas
 from tests import tiny_models
 from tests.stack import Stack
 
 # How long an example takes says more about what else runs on a machine than about the code.
 settings.register_profile("exo", deadline=None)
 settings.load_profile("exo")
+
+# Before any test imports MLX: after that it is too late for the whole process.
+bind_fast_blas(tiny_models.BLAS_CACHE)
 
 TinyModels = Callable[[str], Path]
 """The folder of the tiny model of a family."""

@@ -11,7 +11,7 @@ from exo.bus.replica import Replica
 from exo.config import Settings
 from exo.domain.ids import ApiId
 from exo.domain.messages.commands import PlaceInstance
-from exo.domain.messages.events import NodeJoined, NodeLinksChanged, Recorded
+from exo.domain.messages.events import NodeJoined, NodeLinksChanged, NodeLost, Recorded
 from exo.domain.model_card import ModelCard
 from exo.domain.state import State, instances_of, is_ready
 from exo.errors import ExoError, Rejected, Retryable
@@ -24,8 +24,8 @@ READY_PAUSE = 0.1
 
 
 class DefaultModel:
-    """Has the default model placed at the start, and when a node joins or is found to be linked to others: a model that
-    fits no node may fit several. Not when somebody has it unloaded."""
+    """Has the default model placed at the start, and when a node joins or is lost; where that failed, again when nodes
+    are found to be linked, since what fits none may fit several. What somebody unloads stays so meanwhile."""
 
     def __init__(
         self, settings: Settings, bus: Bus, api_id: ApiId, reasons: Callable[[], Awaitable[list[str]]]
@@ -37,6 +37,8 @@ class DefaultModel:
         self._reasons = reasons
         self._wanted = asyncio.Event()
         self._is_asked = False
+        self._was_there = False
+        """Since the start, or since a node joined or was lost: if it is gone now, somebody wanted that."""
         self._said_missing = False
 
     async def run(self, replica: Replica) -> None:
@@ -58,13 +60,18 @@ class DefaultModel:
             end()
 
     def _listen(self, state: State, recorded: Recorded | None) -> None:
-        if recorded is None or isinstance(recorded.entry.event, NodeJoined | NodeLinksChanged):
+        event = recorded.entry.event if recorded is not None else None
+        if event is None or isinstance(event, NodeJoined | NodeLost):
+            self._is_asked = self._was_there = False
+        elif isinstance(event, NodeLinksChanged):
             self._is_asked = False
         card = self._card(state)
         if card is None:
             self._say_missing(state)
             return
-        if not self._is_asked and not instances_of(state, card.model_id):
+        if instances_of(state, card.model_id):
+            self._was_there = True
+        elif not self._is_asked and not self._was_there:
             self._is_asked = True
             self._wanted.set()
 

@@ -29,6 +29,7 @@ STATUSES: Mapping[str, int] = {
     "unsupported_parameter": 400,
     "context_length_exceeded": 400,
     "invalid_response_format": 400,
+    "ambiguous_instance": 400,
     "ambiguous_model": 400,
     "not_found": 404,
     "model_not_found": 404,
@@ -196,7 +197,7 @@ def validation_problem(errors: Sequence[ErrorDetails]) -> Problem:
     param = _path(first["loc"])
     match first["type"]:
         case "extra_forbidden":
-            return Problem("unsupported_parameter", f"'{param}' is not supported yet", param)
+            return Problem("unsupported_parameter", f"'{param}' is not a parameter of this endpoint", param)
         case "not_supported":
             return Problem("unsupported_parameter", f"{param}: {first['msg']}", param)
         case "json_invalid" if not param:

@@ -80,7 +80,8 @@ def listen_address(url: str) -> tuple[str, int]:
     host, port = address.hostname or "", address.port or 4222
     if host not in LOCAL_HOSTS and not _is_own_address(host):
         raise Fatal(
-            f"EXO_NATS_URL names another machine ({host}): start `exo nats` there, and here only the other processes"
+            f"EXO_NATS_URL names another machine ({host}): start `exo nats` there, and here only the other processes "
+            "(`make join`)"
         )
     return ("127.0.0.1" if host == "localhost" else host), port
 
@@ -101,7 +102,8 @@ def check_port(host: str, port: int) -> None:
                     time.sleep(0.05)
                     continue
                 raise Fatal(
-                    f"port {port} of {host} is taken: stop what listens there, or set EXO_NATS_URL to another port"
+                    f"port {port} of {host} is taken: stop what listens there, or set EXO_NATS_URL to another port; if "
+                    "it is the NATS of a cluster that this node is to join, leave `exo nats` out: `make join`"
                 ) from error
             raise Fatal(f"cannot listen at {host}:{port}: {error.strerror}") from error
 

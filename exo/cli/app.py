@@ -20,6 +20,7 @@ COMMANDS = MappingProxyType(
         "api": "exo.cli.processes:api",
         "status": "exo.cli.status:status",
         "place": "exo.cli.place:place",
+        "unload": "exo.cli.place:unload",
         "chat": "exo.cli.chat:chat",
         "models": "exo.cli.models:app",
         "log": "exo.cli.log.app:app",

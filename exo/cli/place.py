@@ -1,7 +1,8 @@
-"""`exo place`: a model loaded where one says, or shown where it could go."""
+"""`exo place` and `exo unload`: a model loaded where one says, or shown where it could go, and taken away again."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import httpx
 import typer
@@ -37,6 +38,19 @@ def place(
         event = recorded["entry"]["event"]
         if event["type"] == "InstancePlaced":
             print(f"{event['instance']['instance_id']}: {event['reason']}")
+            return
+    raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")
+
+
+def unload(
+    instance: Annotated[str, typer.Argument(help="Instance, by its id or the beginning of it: `exo status` shows it.")],
+) -> None:
+    """Take an instance of a model away, and cancel what runs on it."""
+    answer = _asked("DELETE", f"/instance/{quote(instance, safe='')}", params={"wait": WAIT})
+    for recorded in answer.get("events", []):
+        event = recorded["entry"]["event"]
+        if event["type"] == "InstanceDeleted":
+            print(f"{event['instance_id']} is unloaded")
             return
     raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")
 

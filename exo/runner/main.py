@@ -21,7 +21,7 @@ from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.runner_spec import RunnerShare, RunnerSpec
 from exo.domain.runner_status import Failed, Joining, Loading, Ready, RunnerStatus, Warming
 from exo.domain.sampling import SamplingParams
-from exo.errors import ExoError, Fatal
+from exo.errors import ExoError, Fatal, Retryable
 from exo.log_setup import setup_logging
 from exo.process import run_loop, until_stopped
 from exo.runner.engine_thread import EngineThread
@@ -37,6 +37,8 @@ BEAT = 1.0
 """Seconds between two signs of life."""
 REPORT_PATIENCE = 30.0
 """Seconds that a report of a status is tried."""
+PEER_FIRST = 1.0
+"""Seconds in which the reason of a lost peer may be told by its own worker."""
 WARM_UP_TOKENS = 8
 PROGRESS_PAUSE = 2.0
 """Seconds between two lines about how far loading is."""
@@ -69,8 +71,7 @@ async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
     try:
         await serve(bus, spec, thread, progress)
     except Exception as error:
-        logger.exception("the runner of %s failed", spec.instance.model_id)
-        cause = _cause(error)
+        cause = await _told_apart(error, spec)
         await _report(bus, spec, Failed(reason=_reason(cause), permanent=isinstance(cause, Fatal)))
         raise Fatal(f"the runner of {spec.instance.model_id} failed") from error
     finally:
@@ -173,6 +174,20 @@ async def _beat(bus: Bus, spec: RunnerSpec, thread: EngineThread, progress: _Pro
 async def _report(bus: Bus, spec: RunnerSpec, status: RunnerStatus) -> None:
     report = RunnerStatusSeen(runner_id=spec.shard.runner_id, process=spec.process, status=status)
     await send_report(bus, spec.shard.runner_id, report, REPORT_PATIENCE)
+
+
+async def _told_apart(error: Exception, spec: RunnerSpec) -> Exception:
+    """What made the runner fail. One that lost a peer gives way: what ended that one is the better reason, and whoever
+    saw it says so within a moment, which ends this process too."""
+    cause = _cause(error)
+    if len(spec.instance.shards) > 1 and isinstance(cause, RuntimeError):
+        cause = Retryable(f"another rank is gone: {cause}")
+    if isinstance(cause, Retryable):
+        await asyncio.sleep(PEER_FIRST)
+        logger.error("the runner of %s failed: %s", spec.instance.model_id, cause)
+    else:
+        logger.error("the runner of %s failed", spec.instance.model_id, exc_info=error)
+    return cause
 
 
 def _cause(error: Exception) -> Exception:

@@ -23,6 +23,8 @@ from exo.runner.structured.vocabulary import Vocabulary
 
 # Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+# It would warn of prompts that are too long, which the engine refuses.
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.decoders import DecodeStream

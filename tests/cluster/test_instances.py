@@ -63,3 +63,16 @@ def test_a_generation_is_cancelled_by_its_completions_id(shared_stack: Stack) ->
     answer = httpx.post(f"{shared_stack.url}/v1/cancel/chatcmpl-{chat.task_id}", params={"wait": 5})
     assert answer.status_code == 200, answer.text
     assert (chat.wait(2).outcome, chat.code) == ("error", "cancelled")
+
+
+def test_what_is_unloaded_stays_so_also_when_the_api_met_it_loaded(stack: Stack) -> None:
+    stack.kill("api")
+    stack.start(["api"])
+    stack.wait_ready()
+    (instance_id,) = state(stack)["instances"]
+    unloaded = stack.cli("unload", instance_id[:8])
+    assert unloaded.stdout == f"{instance_id} is unloaded\n", unloaded.stderr
+    # Whoever placed the default model again would have been before this command.
+    placed = httpx.post(f"{stack.url}/place_instance", params={"wait": 5}, json={"model": "scripted"})
+    (event,) = placed.json()["events"]
+    assert list(state(stack)["instances"]) == [event["entry"]["event"]["instance"]["instance_id"]]

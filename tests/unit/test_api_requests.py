@@ -143,7 +143,7 @@ def test_a20_wrong_types_and_ranges_are_named(name: str, value: object) -> None:
 def test_a21_what_would_be_ignored_is_refused_by_name(name: str, value: object) -> None:
     problem = refused(**{name: value})
     assert (problem.http_status, problem.param, problem.code) == (400, name, "unsupported_parameter")
-    assert "not supported yet" in problem.message
+    assert name in problem.message
 
 
 @pytest.mark.parametrize(

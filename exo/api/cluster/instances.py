@@ -9,14 +9,13 @@ from pydantic_core import to_json
 from exo.api.bodies import with_body
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
+from exo.api.instances_known import find_instance, full_id
 from exo.api.models_known import find_model
 from exo.api.nodes_known import find_node
-from exo.domain.ids import InstanceId
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.messages.commands import DeleteInstance, PlaceInstance
 from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import Runner, State, generations_on, is_ready
-from exo.errors import Rejected
 
 
 class PlaceRequest(BaseModel):
@@ -65,16 +64,14 @@ async def place_instance(request: Request[Any, Any, Any], api: Api, wait: Wait =
 @delete("/instance/{instance_id:str}", status_code=202, summary="Unload a model", tags=["Cluster"])
 async def delete_instance(instance_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
     """Take an instance away, and cancel what runs on it."""
-    return await send(api, DeleteInstance(instance_id=InstanceId(instance_id)), wait)
+    return await send(api, DeleteInstance(instance_id=full_id(api.state, instance_id)), wait)
 
 
 @get("/instance/{instance_id:str}", summary="One instance", tags=["Cluster"])
 async def show_instance(instance_id: str, api: Api) -> Response[bytes]:
     """An instance with its runners' statuses."""
     state = api.state
-    instance = state.instances.get(InstanceId(instance_id))
-    if instance is None:
-        raise Rejected(f"there is no instance '{instance_id}'", code="instance_not_found")
+    instance = find_instance(state, instance_id)
     body = {
         "instance": instance.model_dump(mode="json"),
         "runners": [_runner(api, state.runners[runner_id]) for runner_id in instance.runner_ids],

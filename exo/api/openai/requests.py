@@ -182,13 +182,15 @@ class ChatCompletionRequest(Strict):
             logprobs=(self.top_logprobs or 0) if self.logprobs else None,
             constraint=self._constraint(),
         )
+        named = self.tool_choice.function.name if isinstance(self.tool_choice, ChosenTool) else None
         return GenerationRequest(
             messages=tuple(message.to_domain() for message in self.messages),
             params=params,
             tools=tuple(tool.to_domain() for tool in self.tools or ()),
             tool_choice=choice_of(self.tool_choice),
-            tool_name=self.tool_choice.function.name if isinstance(self.tool_choice, ChosenTool) else None,
-            parallel_tool_calls=self.parallel_tool_calls is not False,
+            tool_name=named,
+            # A tool that is asked for by its name is called once.
+            parallel_tool_calls=self.parallel_tool_calls is not False and named is None,
             enable_thinking=self._thinking,
             reasoning_effort=self.reasoning_effort,
         )

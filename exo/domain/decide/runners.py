@@ -58,7 +58,9 @@ def status_seen(state: State, report: RunnerStatusSeen, now: float) -> list[Even
             return fail_runner(state, runner, status, now)
         case Stopped():
             instance = state.instances[runner.instance_id]
-            ended = _end_running(state, runner, "the runner was stopped")
+            running = generations_on(state, runner.instance_id)
+            reason = f"the runner on {host_of(state, runner.node_id)} was stopped"
+            ended = ending.end_generations(running, "error", "runner_failed", reason)
             others = fail_others(state, instance, [runner.runner_id], "another rank was stopped", now)
             return [*ended, RunnerStopped(runner_id=runner.runner_id), *others]
         case _:
