@@ -96,7 +96,7 @@ def test_why_leads_from_a_runner_to_the_figures_of_its_placement(client: httpx.C
     story = client.get(f"/log/why/{runner_id}").json()
     told = {step["type"]: step for step in story["steps"]}
     assert told["InstancePlaced"]["cause"]["name"] == "PlaceInstance"
-    assert re.search(r"needs \d+\.\d+ GB", told["InstancePlaced"]["text"])
+    assert re.search(r"needs \d+\.\d+ [MG]B", told["InstancePlaced"]["text"])
     assert told["RunnerStarted"]["because"] == [told["InstancePlaced"]["position"]]
     assert told["RunnerReady"]["depth"] == 1
 
