@@ -14,11 +14,12 @@ from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
-from exo.runner.engines.base import FailedOutput, PrefillOutput, TokenOutput
+from exo.runner.engines.base import PrefillOutput, TokenOutput
 from exo.runner.engines.mlx.engine import MlxEngine
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
+from exo.runner.structured.guide import Guide
 from tests.tiny_models import BLAS_CACHE
 
 
@@ -29,6 +30,8 @@ class Request(BaseModel):
     after_ends: int = 0
     prompt: list[int]
     params: SamplingParams
+    breaks_at: int | None = None
+    """The position of the answer for which no token can be chosen."""
 
 
 class Work(BaseModel):
@@ -61,6 +64,25 @@ class Outcome(BaseModel):
     failures: list[str]
 
 
+class Breaking(Guide):
+    """Holds nothing back, but raises at one position."""
+
+    def __init__(self, position: int) -> None:
+        self.taken = 0
+        self.problem = self.param = ""
+        self._position = position
+
+    def take(self, token: int) -> None:
+        self.taken += 1
+
+    def undo(self) -> None:
+        self.taken -= 1
+
+    def allowed(self) -> None:
+        if self.taken == self._position:
+            raise ValueError("no choice")
+
+
 def main() -> None:
     """Runs the job, and leaves without waiting for threads of MLX."""
     job = Job.model_validate_json(sys.stdin.readline())
@@ -87,7 +109,8 @@ def run(engine: MlxEngine, work: Work) -> Outcome:
     while engine.in_flight or waiting:
         for number, request in list(waiting.items()):
             if step >= request.step and ended >= request.after_ends:
-                engine.submit(TaskId(str(number)), request.prompt, request.params)
+                guide = None if request.breaks_at is None else Breaking(request.breaks_at)
+                engine.submit(TaskId(str(number)), request.prompt, request.params, guide)
                 del waiting[number]
         for output in engine.step():
             if isinstance(output, TokenOutput):
@@ -95,7 +118,7 @@ def run(engine: MlxEngine, work: Work) -> Outcome:
                 ended += output.finish_reason is not None
             elif isinstance(output, PrefillOutput):
                 outcome.cached[int(output.task_id)] = output.cached
-            elif isinstance(output, FailedOutput):
+            else:
                 outcome.failures.append(f"{output.task_id}: {output.code}: {output.message}")
         step += 1
     engine.close()

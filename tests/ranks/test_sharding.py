@@ -35,6 +35,21 @@ def test_tensor_ranks_give_the_tokens_of_one_process(tiny_model: TinyModels, ran
     check(tiny_model, TENSOR, "tensor", ranks)
 
 
+@pytest.mark.parametrize("sharding", ["pipeline", "tensor"])
+def test_a_request_whose_token_cannot_be_chosen_ends_no_other(tiny_model: TinyModels, sharding: Sharding) -> None:
+    """Two of eight break: one on its first token, one while others decode beside it."""
+    breaks = {2: 5, 4: 0}
+    requests = [one.model_copy(update={"breaks_at": breaks.get(number)}) for number, one in enumerate(REQUESTS)]
+    folder = tiny_model("llama")
+    parts = shards(tiny_models.shard("llama"), sharding, 2)
+    outcomes = run_ranks([[Work(folder=folder, shard=part, requests=requests)] for part in parts])
+    for (outcome,) in outcomes:
+        assert sorted(outcome.failures) == [f"{number}: engine_error: ValueError: no choice" for number in breaks]
+        for number, tokens in enumerate(outcome.tokens):
+            assert tokens == tiny_models.greedy_tokens(folder, PROMPTS[number], TOKENS)[: len(tokens)]
+            assert len(tokens) == {2: 4, 4: 0}.get(number, TOKENS)
+
+
 def check(
     tiny_model: TinyModels, families: tuple[str, ...], sharding: Sharding, ranks: int, split: tuple[int, ...] = ()
 ) -> None:
