@@ -12,7 +12,7 @@ from exo.bus.replica import Replica
 from exo.config import Settings
 from exo.domain.ids import ApiId, NodeId
 from exo.domain.node import NodeGauges
-from exo.domain.state import State
+from exo.domain.state import State, host_of
 from exo.errors import Rejected, Retryable
 
 ROOM_LEAST = 32 * 2**20
@@ -49,8 +49,7 @@ class Api:
         """
         _, gauges = self.gauges.get(self.replica.state.master or NodeId(""), (0.0, None))
         if gauges is not None and gauges.disk_free_bytes < ROOM_LEAST:
-            node = self.replica.state.nodes.get(gauges.node_id)
-            host = node.facts.hostname if node else gauges.node_id
+            host = host_of(self.replica.state, gauges.node_id)
             reason = f"the disk of {host} has {gauges.disk_free_bytes / 2**20:.0f} MB left: free some space there"
             raise Rejected(reason, code="insufficient_storage")
 

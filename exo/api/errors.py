@@ -33,6 +33,7 @@ STATUSES: Mapping[str, int] = {
     "ambiguous_model": 400,
     "not_found": 404,
     "model_not_found": 404,
+    "model_damaged": 503,
     "instance_not_found": 404,
     "node_not_found": 404,
     "generation_not_found": 404,

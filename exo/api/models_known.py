@@ -5,9 +5,9 @@ from typing import Literal
 
 from exo.domain.ids import ModelId
 from exo.domain.model_card import ModelCard
-from exo.domain.state import State, instances_of, is_ready
+from exo.domain.state import State, damage_of, instances_of, is_ready
 from exo.errors import Rejected, Retryable
-from exo.models.names import resolve
+from exo.models.names import resolve, resolve_id
 
 Availability = Literal["ready", "loading", "on_disk", "obtainable"]
 """ready: answers now. loading: placed. on_disk: loads when it is asked for. obtainable: is fetched first."""
@@ -37,6 +37,9 @@ def find_model(state: State, name: str) -> ModelCard:
     models = known_models(state)
     card = resolve(name, [card for card, _ in models.values()])
     if card is None:
+        damaged_id = resolve_id(name, [one.model_id for node in state.nodes.values() for one in node.damaged])
+        if damaged_id is not None:
+            raise Rejected(damage_of(state, damaged_id) or "", code="model_damaged", param="model")
         at_hand = [model_id for model_id, (_, status) in models.items() if status != "obtainable"]
         more = len(models) - len(at_hand)
         there = ", ".join(at_hand) or "none"

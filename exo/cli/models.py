@@ -16,15 +16,18 @@ app = typer.Typer(name="models", add_completion=False, help="List, import and fe
 
 @app.command("list")
 def list_models(
-    as_json: Annotated[bool, typer.Option("--json", help="Print model cards as JSON, for programs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print model cards, and what is damaged, as JSON.")] = False,
 ) -> None:
     """List the models of this node: on disk, or to be had when somebody asks for them."""
     from exo.models.store import Store
 
     settings = load_settings()
-    holdings = Store(settings.models_dir, settings.model_folders, settings.offline).holdings()
+    store = Store(settings.models_dir, settings.model_folders, settings.offline)
+    holdings, damaged = store.holdings(), store.damaged()
     if as_json:
-        print(json.dumps([holding.model_dump(mode="json") for holding in holdings]))
+        rows = [holding.model_dump(mode="json") for holding in holdings]
+        rows += [{**one.model_dump(mode="json"), "status": "damaged"} for one in damaged]
+        print(json.dumps(rows))
         return
     console = Console()
     if not console.is_terminal:
@@ -34,7 +37,11 @@ def list_models(
         card = holding.card
         size = f"{card.weight_bytes / 1e9:.1f} GB"
         table.add_row(card.model_id, card.family, size, str(card.context), card.quantization, holding.status)
+    for one in damaged:
+        table.add_row(one.model_id, "", "", "", "", "damaged")
     console.print(table)
+    for one in damaged:
+        console.print(f"{one.model_id} is damaged: {one.reason}", highlight=False)
 
 
 @app.command("import")
@@ -80,16 +87,17 @@ def pull(name: Annotated[str, typer.Argument(help="Model, by its full id or its 
 def remove(name: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")]) -> None:
     """Delete a model that exo prepared or imported from this node's disk."""
     from exo.errors import Rejected
-    from exo.models.names import resolve
+    from exo.models.names import resolve_id
     from exo.models.store import Store
 
     settings = load_settings()
     store = Store(settings.models_dir, settings.model_folders, settings.offline)
-    card = resolve(name, [holding.card for holding in store.holdings() if holding.status == "ready"])
-    if card is None:
+    ready = [holding.card.model_id for holding in store.holdings() if holding.status == "ready"]
+    model_id = resolve_id(name, [*ready, *(one.model_id for one in store.damaged())])
+    if model_id is None:
         raise Rejected(f"the model '{name}' is not on this node's disk: `exo models list` shows those that are")
-    store.delete(card.model_id)
-    print(f"{card.model_id} is gone from the disk")
+    store.delete(model_id)
+    print(f"{model_id} is gone from the disk")
 
 
 def _shown(bar: ProgressBar):

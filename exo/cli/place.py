@@ -77,7 +77,7 @@ def _show(answer: Mapping[str, Any], console: Console) -> None:
         console.width = 200  # a pipe has no edge to cut reasons at
     table = Table("engine", "sharding", "backend", "nodes", Column("where, or why not", overflow="fold"))
     for one in answer["previews"]:
-        shards = [f"{shard['hostname']} {shard['needed_bytes'] / 1e9:.2f} GB" for shard in one["shards"]]
+        shards = [f"{shard['name']} {shard['needed_bytes'] / 1e9:.2f} GB" for shard in one["shards"]]
         where = ", ".join(shards) if one["offered"] else one["reason"]
         table.add_row(one["engine"], one["sharding"], one["backend"], str(one["nodes"]), where)
     console.print(table)

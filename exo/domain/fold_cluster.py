@@ -42,6 +42,7 @@ def node_joined(state: State, event: NodeJoined, time: float) -> StateChanges:
         available_bytes=event.available_bytes,
         holdings=Map({holding.card.model_id: holding for holding in event.holdings}),
         joined_at=time,
+        damaged=event.damaged,
     )
     runners = state.runners
     for runner in state.runners.values():
@@ -64,7 +65,14 @@ def node_changed(state: State, event: NodeChanged) -> StateChanges:
     if node is None:
         return {}
     holdings = Map({holding.card.model_id: holding for holding in event.holdings})
-    changed = node.replaced({"facts": event.facts, "available_bytes": event.available_bytes, "holdings": holdings})
+    changed = node.replaced(
+        {
+            "facts": event.facts,
+            "available_bytes": event.available_bytes,
+            "holdings": holdings,
+            "damaged": event.damaged,
+        }
+    )
     return {"nodes": state.nodes.set(event.node_id, changed)}
 
 

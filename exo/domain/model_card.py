@@ -43,6 +43,11 @@ Quantization = Literal[
 ]
 
 
+def short_name(model_id: ModelId) -> str:
+    """The last part of an id."""
+    return model_id.rsplit("/", 1)[-1]
+
+
 class ModelCard(Frozen):
     """Sizes are of the weights as they are loaded, not as they are downloaded."""
 
@@ -67,7 +72,7 @@ class ModelCard(Frozen):
     @property
     def short_name(self) -> str:
         """The last part of the id, which people type: `SmolLM2-135M-Instruct`."""
-        return self.model_id.rsplit("/", 1)[-1]
+        return short_name(self.model_id)
 
     def kv_bytes(self, tokens: NonNegativeInt) -> int:
         """Bytes of keys and values for `tokens` tokens over all layers: 4 an element for float32 weights, else 2."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from exo.domain.base import Frozen
-from exo.domain.ids import NodeId
+from exo.domain.ids import ModelId, NodeId
 from exo.domain.model_card import ModelCard
 from exo.domain.shard import EngineName
 
@@ -116,3 +116,13 @@ class Holding(Frozen):
     """ready: complete on disk. obtainable: an installed or fetchable wheel or the hub has it."""
     held: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Of an obtainable one, the part that has come already, in tenths."""
+
+
+class DamagedModel(Frozen):
+    """A model folder on a node's disk that cannot be loaded as it is. No holding: there may be nothing to make a card
+    of."""
+
+    model_id: ModelId
+    """What its folder is named for."""
+    reason: str
+    """Names the file, and says what to do."""

@@ -1,5 +1,6 @@
 """State: everything that decisions rest on, and nothing else. Made by `fold` alone."""
 
+from collections.abc import Iterable
 from typing import Literal, TypedDict
 
 from immutables import Map
@@ -9,7 +10,8 @@ from exo.domain.base import Frozen
 from exo.domain.ids import ApiId, InstanceId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
 from exo.domain.limits import FAILURE_REMEMBERED
-from exo.domain.node import Holding, Link, NodeFacts
+from exo.domain.machine_names import machine_names
+from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.persistent_map import PersistentMap
 from exo.domain.runner_status import Ready, RunnerStatus
 from exo.domain.sampling import FinishReason, Timings, Usage
@@ -30,6 +32,8 @@ class Node(Frozen):
     joined_at: NonNegativeFloat
     links: tuple[Link, ...] = ()
     """To other nodes, as last measured."""
+    damaged: tuple[DamagedModel, ...] = ()
+    """Model folders on its disk that it cannot load."""
 
 
 class Runner(Frozen):
@@ -140,10 +144,25 @@ def download_key(node_id: NodeId, model_id: ModelId) -> str:
     return f"{node_id}:{model_id}"
 
 
+def names_of(nodes: Iterable[Node]) -> dict[NodeId, str]:
+    """The name of each node's machine, with the node's id where another of them has the same."""
+    return machine_names({node.node_id: node.facts.hostname for node in nodes})
+
+
 def host_of(state: State, node_id: NodeId) -> str:
-    """The name of a node's machine, or the node's id where it is gone."""
-    node = state.nodes.get(node_id)
-    return node.facts.hostname if node else node_id
+    """The name of a node's machine, with the node's id where another has the same, or the id alone where it is gone."""
+    return names_of(state.nodes.values()).get(node_id, node_id)
+
+
+def damage_of(state: State, model_id: ModelId) -> str | None:
+    """What is wrong with a model's folder, on each node that has a damaged one; None where none has."""
+    found = [
+        f"{host_of(state, node_id)}: {one.reason}"
+        for node_id, node in sorted(state.nodes.items())
+        for one in node.damaged
+        if one.model_id == model_id
+    ]
+    return f"the model '{model_id}' is damaged on node {'; on node '.join(found)}" if found else None
 
 
 def instances_of(state: State, model_id: ModelId) -> list[Instance]:

@@ -59,16 +59,17 @@ def is_complete(path: Path) -> bool:
 
 
 def what_is_missing(path: Path) -> str | None:
-    """The first reason why the folder is no complete model, naming the file; None for a complete one."""
+    """The first reason why the folder is no complete model, naming the file and what to do; None for a complete one."""
     if not (path / CONFIG_FILE).is_file():
-        return f"{path / CONFIG_FILE} is missing"
+        return f"{path / CONFIG_FILE} is missing: fetch the model again"
     if not any(all((path / name).is_file() for name in names) for names in TOKENIZER_FILES):
-        return f"{path} has no tokenizer (tokenizer.json or tokenizer.model)"
+        return f"{path} has no tokenizer (tokenizer.json or tokenizer.model): fetch the model again"
     try:
+        read_object(path / CONFIG_FILE)
         for file in weight_files(path):
             expected, found = read_header(file).file_bytes, file.stat().st_size
             if found != expected:
-                return f"{file} has {found:,} bytes of {expected:,}"
+                return f"{file} has {found:,} bytes of {expected:,}: fetch the model again"
     except Rejected as error:
         return error.reason
     return None

@@ -43,7 +43,7 @@ def _check(folder: Path) -> None:
         raise Rejected(f"{folder} does not exist: fetch the model again")
     read_object(folder / CONFIG_FILE)
     if (missing := what_is_missing(folder)) is not None:
-        raise Rejected(missing if "fetch" in missing else f"{missing}: fetch the model again")
+        raise Rejected(missing)
     if (folder / INDEX_FILE).is_file():
         _check_index(folder)
 

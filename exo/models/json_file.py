@@ -32,7 +32,7 @@ def read_object(path: Path) -> JsonObject:
             raise Rejected(f"{path} is larger than {LARGEST_BYTES} bytes: that is no model configuration")
         return parse_object(path.read_bytes(), str(path))
     except OSError as error:
-        raise Rejected(f"{path} cannot be read ({error.strerror}): the folder is no complete model") from error
+        raise Rejected(f"{path} cannot be read ({error.strerror}): fetch it again") from error
 
 
 def write_object(path: Path, value: Mapping[str, Json]) -> None:

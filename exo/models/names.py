@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from exo.domain.ids import ModelId
-from exo.domain.model_card import ModelCard
+from exo.domain.model_card import ModelCard, short_name
 from exo.errors import Rejected
 
 MODEL_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?(?:/[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?)?")
@@ -16,27 +16,25 @@ def resolve(name: str, cards: Iterable[ModelCard]) -> ModelCard | None:
 
     Raises Rejected with the candidates' ids when the short name fits several models.
     """
-    wanted = name.strip().casefold()
     known = {card.model_id: card for card in cards}
-    for key in (_full_id, _short_name):
-        found = [card for card in known.values() if key(card) == wanted]
-        exact = [card for card in found if name in (card.model_id, card.short_name)]
+    found = resolve_id(name, known)
+    return None if found is None else known[found]
+
+
+def resolve_id(name: str, model_ids: Iterable[ModelId]) -> ModelId | None:
+    """As `resolve`, of ids."""
+    wanted, known = name.strip().casefold(), list(dict.fromkeys(model_ids))
+    for key in (str, short_name):
+        found = [model_id for model_id in known if key(model_id).casefold() == wanted]
+        exact = [model_id for model_id in found if name in (model_id, short_name(model_id))]
         if len(found) == 1 or len(exact) == 1:
             return (exact or found)[0]
         if found:
-            candidates = ", ".join(sorted(card.model_id for card in found))
+            candidates = ", ".join(sorted(found))
             raise Rejected(
                 f"{name!r} fits several models: say which of {candidates}", code="ambiguous_model", param="model"
             )
     return None
-
-
-def _full_id(card: ModelCard) -> str:
-    return card.model_id.casefold()
-
-
-def _short_name(card: ModelCard) -> str:
-    return card.short_name.casefold()
 
 
 def checked_id(text: str) -> ModelId:

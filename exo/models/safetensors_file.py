@@ -56,7 +56,7 @@ def read_header(path: Path) -> Header:
             length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
             text = file.read(length) if 2 <= length <= LARGEST_HEADER else b""
     except OSError as error:
-        raise Rejected(f"{path} cannot be read ({error.strerror})") from error
+        raise Rejected(f"{path} cannot be read ({error.strerror}): fetch it again") from error
     if len(text) != length or not text:
         raise Rejected(f"{path} is no safetensors file, or cut: fetch it again")
     entries = parse_object(text, f"the header of {path}")

@@ -7,13 +7,18 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from exo.domain.ids import ModelId
+from exo.domain.messages.upcast import first_line
 from exo.domain.model_card import ModelCard
+from exo.domain.node import DamagedModel
 from exo.errors import Rejected
 from exo.models.folder import CONFIG_FILE, card_from_folder, what_is_missing
 from exo.models.gguf.conversion import CARD_FILE, PARTIAL
 from exo.models.names import id_from_folder
 
 log = logging.getLogger(__name__)
+
+REASON_MOST = 500
+"""Characters of what is wrong with a folder: file names and tensor names stand in it, and it goes into the log."""
 
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -22,7 +27,7 @@ class Shelf:
     """Looks into folders and remembers what it saw; a folder is read anew when a file in it has changed."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, tuple[Stamp, ModelCard | None]] = {}
+        self._seen: dict[Path, tuple[Stamp, ModelCard | DamagedModel]] = {}
 
     def models(self, places: Sequence[Path]) -> dict[ModelId, tuple[ModelCard, Path]]:
         """Every complete model in `places`, each of which is a model folder or holds some; the first of one id wins.
@@ -30,27 +35,35 @@ class Shelf:
         A folder that is no complete model is left out, and the log says once why.
         """
         found: dict[ModelId, tuple[ModelCard, Path]] = {}
-        for folder in _model_folders(places):
-            card = self._card(folder)
-            if card is not None:
-                found.setdefault(card.model_id, (card, folder))
+        for folder, known in self._all(places):
+            if isinstance(known, ModelCard):
+                found.setdefault(known.model_id, (known, folder))
         return found
 
-    def _card(self, folder: Path) -> ModelCard | None:
-        try:
-            stamp = _stamp(folder)
-        except OSError:  # deleted while we looked
-            return None
-        known = self._seen.get(folder)
-        if known is None or known[0] != stamp:
-            known = (stamp, _read(folder))
-            self._seen[folder] = known
-        return known[1]
+    def damaged(self, places: Sequence[Path]) -> dict[ModelId, tuple[DamagedModel, Path]]:
+        """Every folder in `places` that should hold a model and holds no complete one; the first of one id."""
+        found: dict[ModelId, tuple[DamagedModel, Path]] = {}
+        for folder, known in self._all(places):
+            if isinstance(known, DamagedModel):
+                found.setdefault(known.model_id, (known, folder))
+        return found
+
+    def _all(self, places: Sequence[Path]) -> Iterator[tuple[Path, ModelCard | DamagedModel]]:
+        for folder in _model_folders(places):
+            try:
+                stamp = _stamp(folder)
+            except OSError:  # deleted while we looked
+                continue
+            known = self._seen.get(folder)
+            if known is None or known[0] != stamp:
+                known = (stamp, _read(folder))
+                self._seen[folder] = known
+            yield folder, known[1]
 
 
 def _model_folders(places: Sequence[Path]) -> Iterator[Path]:
     for place in places:
-        if (place / CONFIG_FILE).is_file():
+        if _holds_model(place):
             yield place
         elif place.is_dir():
             yield from sorted(child for child in place.iterdir() if _is_model_folder(child))
@@ -58,7 +71,12 @@ def _model_folders(places: Sequence[Path]) -> Iterator[Path]:
 
 def _is_model_folder(folder: Path) -> bool:
     hidden = folder.name.startswith(".") or folder.name.endswith(PARTIAL)
-    return not hidden and (folder / CONFIG_FILE).is_file()
+    return not hidden and _holds_model(folder)
+
+
+def _holds_model(folder: Path) -> bool:
+    """Whether it should hold one: weights without a configuration are a model that has lost it."""
+    return (folder / CONFIG_FILE).is_file() or any(folder.glob("model*.safetensors"))
 
 
 def _stamp(folder: Path) -> Stamp:
@@ -66,15 +84,17 @@ def _stamp(folder: Path) -> Stamp:
     return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
 
 
-def _read(folder: Path) -> ModelCard | None:
+def _read(folder: Path) -> ModelCard | DamagedModel:
     try:
         reason = what_is_missing(folder)
         if reason is None:
             return read_card(folder)
-    except (Rejected, ValidationError, OSError) as error:
+    except ValidationError as error:
+        reason = f"{folder / CARD_FILE} is no model card ({first_line(error)}): delete it, or fetch the model again"
+    except (Rejected, OSError) as error:
         reason = str(error)
     log.warning("%s is left out: %s", folder, reason)
-    return None
+    return DamagedModel(model_id=id_from_folder(folder.name), reason=reason[:REASON_MOST])
 
 
 def read_card(folder: Path) -> ModelCard:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from exo.domain.ids import ModelId
 from exo.domain.model_card import FolderSource, HubSource, ModelCard, WheelSource
-from exo.domain.node import Holding
+from exo.domain.node import DamagedModel, Holding
 from exo.errors import Rejected
 from exo.models import hub, wheel
 from exo.models.catalog import catalog
@@ -47,10 +47,16 @@ class Store:
     def holdings(self) -> tuple[Holding, ...]:
         """Every model that is ready, and of the catalog those that can be got from here, by model id."""
         found = {card.model_id: Holding(card=card, status="ready") for card, _ in self._ready().values()}
+        blocked = {model_id for model_id, (_, folder) in self._damaged().items() if folder.parent == self.models_dir}
         for card in self.cards:
-            if card.model_id not in found and any(self._obtainable(source) for source in card.sources):
+            if card.model_id not in found.keys() | blocked and any(self._obtainable(source) for source in card.sources):
                 found[card.model_id] = Holding(card=card, status="obtainable", held=self._held(card))
         return tuple(found[model_id] for model_id in sorted(found))
+
+    def damaged(self) -> tuple[DamagedModel, ...]:
+        """Every folder whose model cannot be loaded as it is, and that has it in no other way, by model id."""
+        there = {holding.card.model_id for holding in self.holdings()}
+        return tuple(one for model_id, (one, _) in sorted(self._damaged().items()) if model_id not in there)
 
     def path(self, model_id: ModelId) -> Path | None:
         """The folder of a model that is ready, else None."""
@@ -77,6 +83,8 @@ class Store:
                     return self._get(card, source, on_progress, cancelled)
                 except Rejected as error:
                     reasons.append(error.reason)
+        if damaged := self._damaged().get(card.model_id):
+            reasons.append(damaged[0].reason)
         why = "; ".join(reasons) or "its card names no source: put its folder among the model folders"
         raise Rejected(f"{card.model_id} cannot be prepared: {why}", code="model_unavailable", param="model")
 
@@ -104,6 +112,9 @@ class Store:
 
     def _ready(self) -> dict[ModelId, tuple[ModelCard, Path]]:
         return self._shelf.models((self.models_dir, *self.folders))
+
+    def _damaged(self) -> dict[ModelId, tuple[DamagedModel, Path]]:
+        return self._shelf.damaged((self.models_dir, *self.folders))
 
     def _held(self, card: ModelCard) -> float:
         """The part of a download that has come already, in tenths, so that it is news ten times at most."""

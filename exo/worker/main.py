@@ -140,6 +140,7 @@ class Worker:
             facts=node_facts(self._settings.home, engines, self._probe_port),
             available_bytes=gauges.memory_available_bytes,
             holdings=self._models.holdings,
+            damaged=self._models.damaged,
         )
 
     def _is_news(self, seen: NodeSeen) -> bool:
@@ -148,7 +149,8 @@ class Worker:
         if last is None or (self._replica.is_live and (known is None or known.boot_id != self._boot_id)):
             return True
         moved = abs(seen.available_bytes - last.available_bytes) > AVAILABLE_CHANGE * seen.facts.memory_bytes
-        return moved or seen.facts != last.facts or seen.holdings != last.holdings
+        models_moved = (seen.holdings, seen.damaged) != (last.holdings, last.damaged)
+        return moved or seen.facts != last.facts or models_moved
 
     async def _send(self, report: NodeSeen | LinksSeen) -> bool:
         try:

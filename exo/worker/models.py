@@ -14,7 +14,7 @@ from exo.config import Settings
 from exo.domain.ids import ModelId, NodeId
 from exo.domain.messages.reports import DownloadSeen
 from exo.domain.model_card import ModelCard
-from exo.domain.node import Holding
+from exo.domain.node import DamagedModel, Holding
 from exo.domain.runner_status import Failed, Stopped, Waiting
 from exo.domain.state import State
 from exo.errors import ExoError, Rejected
@@ -32,7 +32,7 @@ PROGRESS_PAUSE = 2.0
 
 
 class Models:
-    """`holdings` is as of the last `look`."""
+    """`holdings` and `damaged` are as of the last `look`."""
 
     def __init__(
         self, settings: Settings, bus: Bus, replica: Replica, node_id: NodeId, changed: Callable[[], None]
@@ -47,6 +47,7 @@ class Models:
         self._preparing: dict[ModelId, threading.Event] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.holdings: tuple[Holding, ...] = ()
+        self.damaged: tuple[DamagedModel, ...] = ()
 
     @property
     def ready(self) -> frozenset[ModelId]:
@@ -64,6 +65,7 @@ class Models:
             self.holdings = (Holding(card=SCRIPTED_CARD, status="ready"),)
         else:
             self.holdings = await asyncio.to_thread(self._store.holdings)
+            self.damaged = await asyncio.to_thread(self._store.damaged)
 
     async def folder(self, model_id: ModelId) -> Path:
         """Where a ready model lies. Raises Rejected where it has gone since."""

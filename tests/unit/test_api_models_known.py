@@ -7,7 +7,7 @@ from exo.api.models_known import find_model, known_models
 from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
 from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
-from exo.domain.node import Holding, NodeFacts
+from exo.domain.node import DamagedModel, Holding, NodeFacts
 from exo.domain.runner_status import Loading, Ready, RunnerStatus
 from exo.domain.shard import Shard
 from exo.domain.state import Node, Runner, State
@@ -99,6 +99,16 @@ def test_an_unknown_model_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(Rejected, match="one/Alpha") as caught:
         find_model(CLUSTER, "gpt-9")
     assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+
+
+@pytest.mark.parametrize("name", ["b/trunc", "Trunc"])
+def test_of_a_damaged_model_is_said_where_it_is_and_what_is_wrong(name: str) -> None:
+    damaged = DamagedModel(model_id=ModelId("b/trunc"), reason="w has 3 bytes of 9: fetch the model again")
+    cluster = state(node("n1", Holding(card=B, status="ready")), node("n2").replaced({"damaged": (damaged,)}))
+    with pytest.raises(Rejected, match=r"'b/trunc' is damaged on node h .n2.: w has 3 bytes of 9: fetch") as caught:
+        find_model(cluster, name)
+    assert (caught.value.code, caught.value.param) == ("model_damaged", "model")
+    assert list(known_models(cluster)) == [B.model_id]
 
 
 def test_without_nodes_there_is_nothing_to_be_found_yet() -> None:

@@ -4,6 +4,7 @@ import pytest
 from test_domain_cluster import GB, LARGE, SMALL, Cluster, node_seen, of_type, start, types
 
 from exo.domain import limits
+from exo.domain.decide.instances import card_of
 from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.messages.commands import CancelGeneration, DeleteInstance, PlaceInstance
 from exo.domain.messages.events import (
@@ -20,9 +21,11 @@ from exo.domain.messages.events import (
     RunnerStarted,
 )
 from exo.domain.messages.reports import DownloadSeen, NodeLeft, RunnerStatusSeen
+from exo.domain.node import DamagedModel
 from exo.domain.runner_status import Connecting, Failed, Loading, Ready, Stopped, Waiting, Warming
 from exo.domain.sampling import Timings, Usage
 from exo.domain.state import download_key
+from exo.errors import Rejected
 
 
 @pytest.fixture
@@ -189,6 +192,18 @@ def test_free_memory_is_news_only_when_it_moves_by_more_than_a_twentieth(cluster
     (event,) = cluster.tell(much)
     assert isinstance(event, NodeChanged)
     assert cluster.state.nodes[NodeId("a")].available_bytes == int(15.1 * GB)
+
+
+def test_a_damaged_model_is_news_and_a_request_for_it_is_refused_with_the_reason(cluster: Cluster) -> None:
+    damaged = DamagedModel(model_id=ModelId("b/trunc"), reason="w has 3 bytes of 9: fetch the model again")
+    seen = node_seen().model_copy(update={"damaged": (damaged,)})
+    assert types(cluster.tell(seen)) == ["NodeChanged"]
+    assert cluster.tell(seen) == []
+    with pytest.raises(Rejected, match=r"'b/trunc' is damaged on node .*: w has 3 bytes of 9") as caught:
+        card_of(cluster.state, damaged.model_id)
+    assert caught.value.code == "model_damaged"
+    assert types(cluster.tell(node_seen())) == ["NodeChanged"]
+    assert cluster.state.nodes[NodeId("a")].damaged == ()
 
 
 def test_another_model_on_the_disk_is_news_and_another_order_is_none(cluster: Cluster) -> None:

@@ -13,7 +13,7 @@ from exo.domain.placement import Placement, PlacementRequest, Refused, place
 from exo.domain.placement.rdma import find_mesh
 from exo.domain.placement.rings import RING_ORDER, best_links, find_ring
 from exo.domain.placement.sharding import pipeline_layers, tensor_problem, tensor_sizes
-from exo.domain.state import Node
+from exo.domain.state import Node, host_of
 
 
 def linked(cluster: Cluster, links: Sequence[tuple[str, str, LinkKind, str]]) -> None:
@@ -128,6 +128,26 @@ def test_on_one_node_there_is_nobody_to_talk_to() -> None:
     cluster = joined("a", 64)
     placement = placed(cluster, PlacementRequest(LARGE, backend="jaccl", sharding="tensor"))
     assert (placement.backend, placement.sharding, placement.rdma_devices) == ("ring", "pipeline", ())
+    assert placement.reason.endswith(
+        "host-a was chosen, as a ring of one: a single node talks to nobody, so jaccl is not used"
+    )
+    assert "ring of one" not in placed(cluster, PlacementRequest(LARGE)).reason
+
+
+def test_nodes_of_one_machine_are_told_apart_by_their_ids() -> None:
+    cluster = joined("ab", 64)
+    state = cluster.state
+    for node_id, node in state.nodes.items():
+        twin = node.replaced({"facts": node.facts.replaced({"hostname": "vm"})})
+        state = state.replaced({"nodes": state.nodes.set(node_id, twin)})
+    placement = place(state, PlacementRequest(LARGE))
+    assert isinstance(placement, Placement)
+    assert "vm (a) can give" in placement.reason
+    assert "vm (b) can give" in placement.reason
+    assert placement.reason.endswith("vm (a) was chosen")
+    assert host_of(state, NodeId("b")) == "vm (b)"
+    assert host_of(cluster.state, NodeId("b")) == "host-b"
+    assert host_of(cluster.state, NodeId("gone")) == "gone"
 
 
 def shaped(heads: int, kv_heads: int, hidden_size: int) -> ModelCard:

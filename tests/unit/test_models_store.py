@@ -1,7 +1,9 @@
 """The store: what it finds, what it offers, how it prepares and deletes, and what it does with leftovers."""
 
+import os
 import threading
 import zipfile
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from exo.domain.model_card import FolderSource, HubSource, ModelCard, WheelSourc
 from exo.errors import Rejected
 from exo.models import wheel
 from exo.models.catalog import embedded
+from exo.models.folder import INDEX_FILE
 from exo.models.lock import locked, locked_if_free
 from exo.models.progress import Cancelled, Progress, never
 from exo.models.store import LOCKS, Store
@@ -53,6 +56,50 @@ def test_models_are_found_in_the_stores_folder_and_in_the_users(tmp_path: Path) 
     ]
     assert store.path(ModelId("owner/own")) == tmp_path / "models" / "owner--own"
     assert store.path(ModelId("two")) is None
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    "model.safetensors has 100 bytes of": lambda folder: os.truncate(folder / "model.safetensors", 100),
+    "model.safetensors is no safetensors file, or cut": lambda folder: os.truncate(folder / "model.safetensors", 0),
+    "the header of": lambda folder: (folder / "model.safetensors").write_bytes(b"\x08" + 7 * b"\0" + 8 * b"?"),
+    "has no safetensors file": lambda folder: (folder / "model.safetensors").unlink(),
+    "other.safetensors is missing, and": lambda folder: (folder / INDEX_FILE).write_text(
+        '{"weight_map": {"a": "other.safetensors"}}'
+    ),
+    "model.safetensors.index.json is not valid JSON": lambda folder: (folder / INDEX_FILE).write_text("{"),
+    "config.json is not valid JSON": lambda folder: (folder / "config.json").write_text("garbage"),
+    "config.json has no `model_type`": lambda folder: (folder / "config.json").write_text(
+        '{"num_attention_heads": 1, "hidden_size": 1}'
+    ),
+    "config.json is missing": lambda folder: (folder / "config.json").unlink(),
+    "has no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
+    "exo.json is no model card": lambda folder: (folder / "exo.json").write_text('{"model_id": 1}'),
+}
+"""What the reason says, and the damage."""
+
+
+@pytest.mark.parametrize("reason", BROKEN)
+def test_a_damaged_folder_is_no_holding_and_says_what_is_wrong_and_what_to_do(tmp_path: Path, reason: str) -> None:
+    folder = model_folder(tmp_path / "b--broken")
+    BROKEN[reason](folder)
+    store = Store(tmp_path, cards=[card("b/broken", HubSource(repository="b/broken"))])
+    (found,) = store.damaged()
+    assert found.model_id == "b/broken"
+    assert reason in found.reason
+    assert "fetch" in found.reason
+    assert str(folder) in found.reason
+    assert store.holdings() == ()
+    with pytest.raises(Rejected, match="is there and is no complete model"):
+        store.prepare(store.cards[0])
+    store.delete(found.model_id)
+    assert store.damaged() == ()
+
+
+def test_a_damaged_folder_of_the_users_hinders_no_other_way_to_the_model(tmp_path: Path) -> None:
+    (model_folder(tmp_path / "shelf" / "b--broken") / "tokenizer.json").unlink()
+    store = Store(tmp_path / "models", [tmp_path / "shelf"], cards=[card("b/broken", HubSource(repository="b/broken"))])
+    assert [held.status for held in store.holdings()] == ["obtainable"]
+    assert store.damaged() == ()
 
 
 def test_a_folder_that_is_completed_or_broken_later_is_seen(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`GET /instance/previews`: every way in which a model could be placed now, and why the others cannot be taken."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from litestar import Response, get
@@ -8,9 +9,11 @@ from pydantic_core import to_json
 
 from exo.api.context import Api
 from exo.api.models_known import find_model
+from exo.domain.ids import NodeId
 from exo.domain.limits import CONTEXT_MOST
 from exo.domain.placement.previews import Preview, previews
 from exo.domain.placement.request import Placement
+from exo.domain.state import names_of
 
 Model = Annotated[str, QueryParameter(name="model", min_length=1, description="Full or short name")]
 Context = Annotated[
@@ -22,12 +25,13 @@ Context = Annotated[
 @get("/instance/previews", summary="Where a model could go", tags=["Cluster"])
 async def show_previews(model: Model, api: Api, context: Context = None) -> Response[bytes]:
     """Sharding x backend x number of nodes, each with its figures. Nothing is placed by it."""
-    card = find_model(api.state, model)
-    found = [_plain(preview) for preview in previews(api.state, card, context)]
+    state = api.state
+    card, names = find_model(state, model), names_of(state.nodes.values())
+    found = [_plain(preview, names) for preview in previews(state, card, context)]
     return Response(to_json({"model_id": card.model_id, "previews": found}), media_type="application/json")
 
 
-def _plain(preview: Preview) -> dict[str, Any]:
+def _plain(preview: Preview, names: Mapping[NodeId, str]) -> dict[str, Any]:
     placement = preview.placement
     return {
         "engine": preview.engine,
@@ -36,18 +40,19 @@ def _plain(preview: Preview) -> dict[str, Any]:
         "nodes": preview.nodes,
         "offered": placement is not None,
         "needed_bytes": preview.needed,
-        "shards": [] if placement is None else _shards(placement),
+        "shards": [] if placement is None else _shards(placement, names),
         "code": preview.code or None,
         "reason": preview.reason,
     }
 
 
-def _shards(placement: Placement) -> list[dict[str, Any]]:
-    """By rank."""
+def _shards(placement: Placement, names: Mapping[NodeId, str]) -> list[dict[str, Any]]:
+    """By rank. `name` is the hostname, with the node's id where two nodes have the same."""
     return [
         {
             "node_id": share.node.node_id,
             "hostname": share.node.facts.hostname,
+            "name": names[share.node.node_id],
             "start_layer": share.start_layer,
             "end_layer": share.end_layer,
             "needed_bytes": share.needed,

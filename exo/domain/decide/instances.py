@@ -8,7 +8,7 @@ from exo.domain.messages.commands import DeleteInstance, PlaceInstance
 from exo.domain.messages.events import Event, InstancePlaced
 from exo.domain.model_card import ModelCard
 from exo.domain.placement import Placement, PlacementRequest, Refused, instance_from, place
-from exo.domain.state import State, instances_of
+from exo.domain.state import State, damage_of, instances_of
 from exo.errors import Rejected
 
 
@@ -18,6 +18,9 @@ def card_of(state: State, model_id: ModelId) -> ModelCard:
         holding = node.holdings.get(model_id)
         if holding is not None:
             return holding.card
+    damage = damage_of(state, model_id)
+    if damage is not None:
+        raise Rejected(damage, code="model_damaged", param="model")
     raise Rejected(f"the model '{model_id}' is not known to any node", code="model_not_found", param="model")
 
 

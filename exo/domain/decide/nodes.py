@@ -15,7 +15,7 @@ from exo.domain.messages.events import (
     RunnerStopped,
 )
 from exo.domain.messages.reports import DownloadSeen, LinksSeen, NodeLeft, NodeSeen
-from exo.domain.state import Node, State, generations_on
+from exo.domain.state import Node, State, generations_on, host_of
 
 
 def seen(state: State, report: NodeSeen, now: float) -> list[Event]:
@@ -29,6 +29,7 @@ def seen(state: State, report: NodeSeen, now: float) -> list[Event]:
         facts=report.facts,
         available_bytes=report.available_bytes,
         holdings=report.holdings,
+        damaged=report.damaged,
     )
     return [*_end_all_on(state, report, now), joined]
 
@@ -50,7 +51,7 @@ def left(state: State, report: NodeLeft, now: float) -> list[Event]:
     node = state.nodes.get(report.node_id)
     if node is None or node.boot_id != report.boot_id:
         return []
-    reason = f"the worker on {node.facts.hostname} was stopped"
+    reason = f"the worker on {host_of(state, report.node_id)} was stopped"
     events: list[Event] = []
     for _, instance in sorted(state.instances.items()):
         if report.node_id in instance.node_ids:
@@ -95,13 +96,15 @@ def _changed(node: Node, report: NodeSeen) -> list[Event]:
     reported = tuple(sorted(report.holdings, key=lambda holding: holding.card.model_id))
     moved = abs(report.available_bytes - node.available_bytes)
     memory_matters = moved > limits.AVAILABLE_CHANGE * node.facts.memory_bytes
-    if report.facts == node.facts and reported == holdings and not memory_matters:
+    models_same = reported == holdings and report.damaged == node.damaged
+    if report.facts == node.facts and models_same and not memory_matters:
         return []
     changed = NodeChanged(
         node_id=node.node_id,
         facts=report.facts,
         available_bytes=report.available_bytes,
         holdings=report.holdings,
+        damaged=report.damaged,
     )
     return [changed]
 

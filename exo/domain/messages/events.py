@@ -10,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from exo.domain.base import Frozen
 from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
-from exo.domain.node import Holding, Link, NodeFacts
+from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.sampling import FinishReason, Timings, Usage
 
 
@@ -33,6 +33,7 @@ class NodeJoined(Frozen):
     facts: NodeFacts
     available_bytes: NonNegativeInt
     holdings: tuple[Holding, ...]
+    damaged: tuple[DamagedModel, ...] = ()
 
 
 class NodeChanged(Frozen):
@@ -44,6 +45,7 @@ class NodeChanged(Frozen):
     facts: NodeFacts
     available_bytes: NonNegativeInt
     holdings: tuple[Holding, ...]
+    damaged: tuple[DamagedModel, ...] = ()
 
 
 class NodeLinksChanged(Frozen):

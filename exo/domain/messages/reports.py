@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
 from exo.domain.ids import TOKEN, ModelId, NodeId, RunnerId, TaskId
-from exo.domain.node import Holding, Link, NodeFacts
+from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.runner_status import RunnerStatus
 from exo.domain.sampling import FinishReason, Timings, Usage
 
@@ -23,6 +23,7 @@ class NodeSeen(Frozen):
     available_bytes: NonNegativeInt
     """Memory free for use now."""
     holdings: tuple[Holding, ...]
+    damaged: tuple[DamagedModel, ...] = ()
 
 
 class LinksSeen(Frozen):

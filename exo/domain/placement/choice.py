@@ -157,7 +157,7 @@ def _placement(found: Survey, ring: list[Room], layers: list[int], mesh: Mesh | 
         backend=request.backend if len(ring) > 1 else "ring",
         context=found.context,
         slots=request.slots or limits.SLOTS,
-        reason=explain.chosen(found, shares, sharding),
+        reason=explain.chosen(found, shares),
         rdma_devices=mesh.devices if mesh else (),
         coordinators=mesh.coordinators if mesh else (),
     )

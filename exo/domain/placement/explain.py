@@ -6,15 +6,14 @@ from exo.domain import limits
 from exo.domain.placement.memory import Room
 from exo.domain.placement.request import Refused, RefusedCode, Share
 from exo.domain.placement.survey import Survey
-from exo.domain.shard import Sharding
 
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
-def chosen(found: Survey, shares: Sequence[Share], sharding: Sharding) -> str:
+def chosen(found: Survey, shares: Sequence[Share]) -> str:
     """What was needed, what each node could give, and who was chosen."""
     figures = "; ".join(_figures(room) for room in found.rooms)
-    return f"{_needs(found)}; {figures}; {_chosen(shares, sharding)}"
+    return f"{_needs(found)}; {figures}; {_chosen(found, shares)}{_alone(found, shares)}"
 
 
 def refused(found: Survey, refusals: Sequence[Refused], code: RefusedCode) -> str:
@@ -34,7 +33,7 @@ def refused(found: Survey, refusals: Sequence[Refused], code: RefusedCode) -> st
 
 def no_engine(found: Survey) -> str:
     """Who lacks the engine or the model."""
-    lacking = [room.node.facts.hostname for room in found.rooms if room.node.node_id in found.request.node_ids]
+    lacking = [room.name for room in found.rooms if room.node.node_id in found.request.node_ids]
     who = f"of {', '.join(lacking)} not every one has" if lacking else "no node has"
     return f"{who} both {found.request.card.model_id} and an engine that runs it ({found.request.runs_in})"
 
@@ -57,7 +56,7 @@ def not_linked(group: Sequence[Room]) -> str:
 
 def share_too_large(ring: Sequence[Room], found: Survey) -> str:
     """That the sum would be enough, and some node's share of it is not."""
-    each = ", ".join(f"{room.node.facts.hostname} {size(room.usable)}" for room in ring)
+    each = ", ".join(f"{room.name} {size(room.usable)}" for room in ring)
     layer = size(-(-found.needed // found.request.card.layers))
     if found.request.sharding == "tensor":
         return f"each would need {size(-(-found.needed // len(ring)))}, and they can give {each}"
@@ -80,28 +79,35 @@ def _needs(found: Survey) -> str:
 
 
 def _figures(room: Room) -> str:
-    host = room.node.facts.hostname
     if not room.can_run:
-        return f"{host} has no engine for it or cannot get it"
+        return f"{room.name} has no engine for it or cannot get it"
     held = "has it on disk" if room.held == 1 else f"has {room.held:.0%} of it on disk" if room.held else ""
-    return f"{host} can give {size(room.usable)} and {held or 'would have to fetch it'}"
+    return f"{room.name} can give {size(room.usable)} and {held or 'would have to fetch it'}"
 
 
-def _chosen(shares: Sequence[Share], sharding: Sharding) -> str:
+def _chosen(found: Survey, shares: Sequence[Share]) -> str:
+    names = {room.node.node_id: room.name for room in found.rooms}
+    hosts = [names[share.node.node_id] for share in shares]
     if len(shares) == 1:
-        return f"{shares[0].node.facts.hostname} was chosen"
-    if sharding == "tensor":
-        names = _listed([share.node.facts.hostname for share in shares])
-        return f"{names} were chosen, each with a slice of every layer"
+        return f"{hosts[0]} was chosen"
+    if found.request.sharding == "tensor":
+        return f"{_listed(hosts)} were chosen, each with a slice of every layer"
     part = [
-        f"{share.node.facts.hostname} ({share.layers} layer{'s' if share.layers > 1 else ''}, {size(share.needed)})"
-        for share in shares
+        f"{host} ({share.layers} layer{'s' if share.layers > 1 else ''}, {size(share.needed)})"
+        for host, share in zip(hosts, shares, strict=True)
     ]
     return f"{_listed(part)} were chosen"
 
 
+def _alone(found: Survey, shares: Sequence[Share]) -> str:
+    """What was asked for, and is of no use to one node."""
+    if len(shares) > 1 or found.request.backend == "ring":
+        return ""
+    return f", as a ring of one: a single node talks to nobody, so {found.request.backend} is not used"
+
+
 def _names(group: Sequence[Room]) -> str:
-    return _listed(sorted(room.node.facts.hostname for room in group))
+    return _listed(sorted(room.name for room in group))
 
 
 def _listed(names: Sequence[str]) -> str:

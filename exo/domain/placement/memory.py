@@ -9,7 +9,7 @@ from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
 from exo.domain.placement.request import PlacementRequest
 from exo.domain.shard import EngineName, Shard
-from exo.domain.state import Node, State
+from exo.domain.state import Node, State, names_of
 
 NOBODY: frozenset[InstanceId] = frozenset()
 
@@ -19,6 +19,8 @@ class Room:
     """What a node can give a model."""
 
     node: Node
+    name: str
+    """Of its machine, as people tell it from the others."""
     can_run: bool
     """Whether it has the engine, and the model or a way to get it."""
     usable: int
@@ -54,10 +56,11 @@ def context_of(request: PlacementRequest) -> int:
 
 def rooms(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NOBODY) -> list[Room]:
     """What each node can give, by node id, once the instances in `leaving` are gone."""
-    return [_room(state, node, request, leaving) for _, node in sorted(state.nodes.items())]
+    names = names_of(state.nodes.values())
+    return [_room(state, node, names[node_id], request, leaving) for node_id, node in sorted(state.nodes.items())]
 
 
-def _room(state: State, node: Node, request: PlacementRequest, leaving: Set[InstanceId]) -> Room:
+def _room(state: State, node: Node, name: str, request: PlacementRequest, leaving: Set[InstanceId]) -> Room:
     card = request.card
     holding = node.holdings.get(card.model_id)
     whole = _whole(node)
@@ -67,6 +70,7 @@ def _room(state: State, node: Node, request: PlacementRequest, leaving: Set[Inst
     beside = left if promised.leaves else min(node.available_bytes, left)
     return Room(
         node=node,
+        name=name,
         can_run=holding is not None and request.runs_in in node.facts.engines,
         usable=max(0, beside) if promised.stays else whole,
         free=max(0, beside) if promised.stays else node.available_bytes,

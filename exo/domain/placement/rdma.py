@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from exo.domain.placement.rings import COORDINATOR_ORDER, best_links
-from exo.domain.state import Node
+from exo.domain.state import Node, names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +17,15 @@ class Mesh:
 
 def find_mesh(nodes: Sequence[Node]) -> Mesh | str:
     """The devices and addresses for nodes in the order of their ranks, or why they cannot talk by RDMA."""
-    off = [node.facts.hostname for node in nodes if node.facts.rdma_enabled is False]
+    names = names_of(nodes)
+    off = [names[node.node_id] for node in nodes if node.facts.rdma_enabled is False]
     if off:
         return f"RDMA is switched off on {', '.join(off)} (`rdma_ctl enable` in recovery mode switches it on)"
     devices = tuple(tuple("" if one is other else _device(one, other) for other in nodes) for one in nodes)
     for one, row in zip(nodes, devices, strict=True):
         for other, device in zip(nodes, row, strict=True):
             if one is not other and not device:
-                return f"{one.facts.hostname} has no RDMA link to {other.facts.hostname}"
+                return f"{names[one.node_id]} has no RDMA link to {names[other.node_id]}"
     coordinators = _coordinators(nodes)
     if isinstance(coordinators, str):
         return coordinators
@@ -37,12 +38,12 @@ def _device(one: Node, other: Node) -> str:
 
 def _coordinators(nodes: Sequence[Node]) -> tuple[str, ...] | str:
     """The address of rank 0 as each rank reaches it; rank 0 itself listens at all of its own."""
-    first = nodes[0]
+    first, names = nodes[0], names_of(nodes)
     hops = best_links(nodes, COORDINATOR_ORDER)
     addresses = ["0.0.0.0"]
     for node in nodes[1:]:
         link = hops.links.get((node.node_id, first.node_id))
         if link is None:
-            return f"{node.facts.hostname} has no link with an address to {first.facts.hostname}"
+            return f"{names[node.node_id]} has no link with an address to {names[first.node_id]}"
         addresses.append(link.address)
     return tuple(addresses)

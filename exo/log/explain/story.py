@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from exo.domain.machine_names import machine_names
 from exo.domain.messages.events import (
     Event,
     GenerationQueued,
@@ -79,11 +80,13 @@ def tell(
     `nodes` events that say which machine a node is.
     """
     ordered = sorted({one.position: one for one in events}.values(), key=lambda one: one.position)
-    hosts = {
-        str(one.entry.event.node_id): one.entry.event.facts.hostname
-        for one in [*nodes, *ordered]
-        if isinstance(one.entry.event, NodeJoined | NodeChanged)
-    }
+    hosts = machine_names(
+        {
+            str(one.entry.event.node_id): one.entry.event.facts.hostname
+            for one in [*nodes, *ordered]
+            if isinstance(one.entry.event, NodeJoined | NodeChanged)
+        }
+    )
     depths = _depths([one.entry.event for one in ordered])
     steps: list[Step] = []
     for index, recorded in enumerate(ordered):
