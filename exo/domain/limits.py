@@ -1,7 +1,8 @@
 """Bounds and deadlines that decisions use. Times in seconds, sizes in bytes unless named otherwise."""
 
-SLOTS = 8
-"""Generations side by side on one instance, unless its placement says otherwise."""
+SLOTS = 32
+"""Generations side by side on one instance, unless its placement says otherwise: as many as the MLX engine computes at
+once. Fewer would keep short ones, which it lets pass, in the queue behind long ones."""
 CONTEXT_TOKENS = 8192
 """Context that memory is reserved for, unless the placement says otherwise or the model has less."""
 SLOTS_MOST = 1024

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from exo.domain import limits
 from exo.domain.ids import TaskId
 from tests import tiny_models
 from tests.conftest import TinyModels
@@ -124,6 +125,27 @@ def test_ten_agents_with_one_system_prompt_compute_it_once(family: str, tiny_mod
     first, *others = sorted(seen.cached.values())
     assert first == 0
     assert others[0] > len(SHARED) - 128
+    scheduler.close()
+
+
+def test_ten_that_wait_for_the_same_long_prompt_hold_up_no_short_one(tiny_model: TinyModels) -> None:
+    from exo.runner.engines.mlx.width import WIDTH
+
+    folder = tiny_model("llama")
+    scheduler = scheduler_of(folder, slice_tokens=64)
+    names = [f"long {number}" for number in range(10)]
+    for name in names:
+        submit(scheduler, name, PROMPTS["long"])
+    seen = Seen()
+    seen.take(scheduler.step())
+    submit(scheduler, "short", PROMPTS["another"])
+    step_until(scheduler, seen, lambda seen: "short" in seen.tokens)
+    assert seen.prefilled == ["short"]
+    step_until(scheduler, seen, lambda seen: "long 0" in seen.tokens)
+    assert set(seen.prefilled) == {"short", *names}
+    right = dict.fromkeys(names, expected(folder, PROMPTS["long"]))
+    assert drain(scheduler, seen).tokens == {**right, "short": expected(folder, PROMPTS["another"])}
+    assert limits.SLOTS == WIDTH, "the master keeps requests in its queue that the engine could let pass"
     scheduler.close()
 
 
