@@ -9,6 +9,7 @@ from exo.api.cluster import commands, events, health, instances, log, log_check,
 from exo.api.context import Api
 from exo.api.errors import respond
 from exo.api.openai import chat, models
+from exo.api.query_names import refuse_unknown
 
 BODY_MOST = 32 * 2**20
 """Bytes of a request's body."""
@@ -42,6 +43,7 @@ def create_app(api: Api) -> Litestar:
             usage.show_usage,
         ],
         dependencies={"api": Provide(lambda: api, sync_to_thread=False)},
+        before_request=refuse_unknown,
         exception_handlers={Exception: respond},
         openapi_config=OpenAPIConfig(title="exo", version=__version__, path="/schema"),
         request_max_body_size=BODY_MOST,

@@ -8,9 +8,11 @@ import os
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import cast
 
+import exo
 from exo.bus.beats import publish_beat
 from exo.bus.client import Bus, connect
 from exo.bus.inbox import send_report
@@ -21,7 +23,7 @@ from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.runner_spec import RunnerShare, RunnerSpec
 from exo.domain.runner_status import Failed, Joining, Loading, Ready, RunnerStatus, Warming
 from exo.domain.sampling import SamplingParams
-from exo.errors import ExoError, Fatal, Retryable
+from exo.errors import ExoError, Fatal, Rejected, Retryable
 from exo.log_setup import setup_logging
 from exo.process import run_loop, until_stopped
 from exo.runner.engine_thread import EngineThread
@@ -72,7 +74,7 @@ async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
         await serve(bus, spec, thread, progress)
     except Exception as error:
         cause = await _told_apart(error, spec)
-        await _report(bus, spec, Failed(reason=_reason(cause), permanent=isinstance(cause, Fatal)))
+        await _report(bus, spec, Failed(reason=reason_of(cause), permanent=isinstance(cause, Fatal)))
         raise Fatal(f"the runner of {spec.instance.model_id} failed") from error
     finally:
         beating.cancel()
@@ -131,12 +133,19 @@ async def _generate(
 def warm_up(engine: Engine) -> float:
     """Run a short prompt; the speed of decoding, tokens per second. Called in the engine's thread."""
     task_id = TaskId("warm-up")
-    prompt = engine.tokenizer.encode_chat([{"role": "user", "content": "Hello"}])
+    prompt = _warm_up_prompt(engine)
     engine.submit(task_id, prompt, SamplingParams(temperature=0, max_tokens=WARM_UP_TOKENS))
     times: list[float] = []
     while engine.in_flight:
         times += [time.monotonic() for output in engine.step() if isinstance(output, TokenOutput)]
     return (len(times) - 1) / max(1e-6, times[-1] - times[0]) if len(times) > 1 else 0.0
+
+
+def _warm_up_prompt(engine: Engine) -> list[int]:
+    try:
+        return engine.tokenizer.encode_chat([{"role": "user", "content": "Hello"}])
+    except Rejected:
+        return [0]  # a template may refuse this conversation and take others; some models have none
 
 
 class _Progress:
@@ -197,9 +206,22 @@ def _cause(error: Exception) -> Exception:
     return error
 
 
-def _reason(error: Exception) -> str:
-    """One line."""
-    return str(error) if isinstance(error, ExoError) else f"{type(error).__name__}: {error}"
+def reason_of(error: Exception) -> str:
+    """One line. Of an error that nobody foresaw, with the place in this program that it came through last."""
+    if isinstance(error, ExoError):
+        return str(error)
+    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    return f"{text} ({_place(error)})"
+
+
+def _place(error: Exception) -> str:
+    """`runner/loop.py:12, take_tasks`."""
+    package = Path(exo.__file__).parent
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(package)]
+    if not own:
+        return "outside of exo"
+    return f"{Path(own[-1].filename).relative_to(package)}:{own[-1].lineno}, {own[-1].name}"
 
 
 def _listen_to_worker(threads: ThreadShare) -> None:

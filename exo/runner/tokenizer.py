@@ -1,6 +1,5 @@
 """The tokenizer of a Hugging Face model folder. The one place that knows of transformers and tokenizers."""
 
-import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from jinja2.exceptions import TemplateError
-
 from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Fatal, Rejected
+from exo.models.json_file import read_object
+from exo.runner.chat_templates import DEFAULT, check_templates
 from exo.runner.history import Message, takes_tools, with_known_ids, with_written_arguments
 from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
@@ -48,20 +47,17 @@ class HuggingFaceTokenizer:
             # transformers' types are partial; everything that leaves this class is checked or converted.
             loaded = cast(Any, AutoTokenizer).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # of any kind: it computes with what the files say
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            raise Fatal(
-                f"no usable tokenizer in {folder}: tokenizer.json, tokenizer_config.json or config.json makes no sense "
-                f"({text}): fetch the model again"
-            ) from error
+            raise Fatal(_fault(folder, error)) from error
         fast: object = getattr(loaded, "backend_tokenizer", None)
         if not isinstance(fast, FastTokenizer):
             raise Fatal(f"the tokenizer in {folder} has no tokenizer.json, which streaming needs")
         self._chat: Any = loaded
         self._fast = fast
         self._end_tokens = _end_tokens(folder, loaded.eos_token_id)
+        check_templates(folder, self._templates(), self._try_template)
         self._added = {number: token for number, token in fast.get_added_tokens_decoder().items()}
         texts = {token.content for token in self._added.values()}
-        self._format = detect_format("\n".join(self._templates()), texts)
+        self._format = detect_format("\n".join(self._templates().values()), texts)
         vocabulary = fast.get_vocab(with_added_tokens=False) if self._format.harmony else {}
         self._harmony_parsers = harmony_parsers(vocabulary) if vocabulary else None
         # It takes up to a second, and is not needed before the weights are there.
@@ -93,7 +89,7 @@ class HuggingFaceTokenizer:
         conversation = with_known_ids([_flattened(message) for message in messages], template)
         try:
             return self._rendered(conversation, given)
-        except (TemplateError, ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # of any kind: a template computes
             raise Rejected(f"the model's chat template refuses the messages: {error}", param="messages") from error
 
     def output_format(self, prompt: Sequence[int]) -> OutputFormat:
@@ -142,12 +138,16 @@ class HuggingFaceTokenizer:
             tokens = self._chat.apply_chat_template(written, add_generation_prompt=True, return_dict=False, **arguments)
         return [int(token) for token in tokens]
 
-    def _templates(self) -> list[str]:
-        """The chat template; some models have several, by name."""
+    def _templates(self) -> dict[str, str]:
+        """The chat templates by name; most models have one, `default`."""
         template: object = self._chat.chat_template
         if isinstance(template, Mapping):
-            return [str(text) for text in cast(Mapping[str, object], template).values()]
-        return [str(template)] if template else []
+            return {name: str(text) for name, text in cast(Mapping[str, object], template).items()}
+        return {DEFAULT: str(template)} if template else {}
+
+    def _try_template(self, template: str) -> None:
+        conversation = [{"role": "user", "content": "Hello"}]
+        self._chat.apply_chat_template(conversation, chat_template=template, add_generation_prompt=True, tokenize=False)
 
 
 class StreamDetokenizer:
@@ -193,20 +193,39 @@ def _part_text(part: object) -> str:
 
 
 def _end_tokens(folder: Path, own: int | None) -> frozenset[int]:
-    """End tokens; `eos_token_id` in the configuration files is one id or a list of them."""
+    """End tokens; `eos_token_id` in the configuration files is one id or a list of them. Raises Fatal for a file that
+    is no JSON object."""
     found: list[object] = [own]
     for name in ("config.json", "generation_config.json"):
-        listed = _read_json(folder / name).get("eos_token_id")
+        if not (folder / name).exists():
+            continue
+        try:
+            listed = read_object(folder / name).get("eos_token_id")
+        except Rejected as error:
+            raise Fatal(error.reason) from error
         found += cast(list[object], listed) if isinstance(listed, list) else [listed]
     return frozenset(token for token in found if isinstance(token, int))
 
 
-def _read_json(file: Path) -> dict[str, object]:
-    """The object in `file`, empty where there is no such file."""
+def _fault(folder: Path, error: Exception) -> str:
+    """Which file it is that makes no tokenizer: the first of them that is none by itself, else all of them."""
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        try:
+            if (folder / name).exists():
+                read_object(folder / name)
+        except Rejected as refused:
+            return refused.reason
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    file = folder / "tokenizer.json"
     try:
-        return cast(dict[str, object], json.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return {}
+        if file.exists():
+            FastTokenizer.from_file(str(file))
+    except Exception as own:  # the library raises nothing narrower
+        return f"{file} is no tokenizer ({own}): fetch it again"
+    return (
+        f"no usable tokenizer in {folder}: tokenizer.json, tokenizer_config.json or config.json makes no sense "
+        f"({text}): fetch the model again"
+    )
 
 
 def _in_background(make: Callable[[], T]) -> Future[T]:

@@ -95,6 +95,30 @@ def test_an_instance_is_placed_and_deleted(client: httpx.Client) -> None:
     assert client.get(f"/instance/{instance_id}").json()["error"]["code"] == "instance_not_found"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "known"),
+    [
+        ("GET", "/instance/previews?model=scripted&contxt=5", "model, context"),
+        ("GET", "/log/events?contxt=5", "after, before, limit, type, entity, since"),
+        ("GET", "/v1/usage?contxt=5", "by, since"),
+        ("GET", "/events?contxt=5", "after"),
+        ("DELETE", "/instance/nope?contxt=5", "wait"),
+    ],
+)
+def test_a_parameter_that_an_endpoint_does_not_have_is_refused_by_its_name(
+    client: httpx.Client, method: str, path: str, known: str
+) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_parameter", "contxt")
+    assert error["message"].endswith(f"there are {known}")
+
+
+def test_an_endpoint_without_parameters_takes_those_of_other_servers(client: httpx.Client) -> None:
+    assert client.get("/v1/models", params={"api-version": "1"}).status_code == 200
+
+
 def test_a_refused_command_is_an_error_where_it_is_waited_for(client: httpx.Client) -> None:
     answer = client.delete("/instance/nope", params={"wait": 10})
     assert answer.status_code == 404

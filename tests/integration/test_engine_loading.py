@@ -10,6 +10,7 @@ import pytest
 
 from exo.errors import Fatal
 from exo.runner.engines import make_engine
+from exo.runner.main import warm_up
 from tests import tiny_models
 from tests.conftest import TinyModels
 
@@ -85,13 +86,43 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "no configuration": (lambda folder: (folder / "config.json").unlink(), ["config.json", "cannot be read"]),
     "a configuration of garbage": (lambda folder: (folder / "config.json").write_bytes(b"\x00\xff{"), ["config.json"]),
     "a configuration that is a list": (lambda folder: (folder / "config.json").write_text("[]"), ["config.json"]),
-    "an unknown family": (lambda folder: change_config(folder, model_type="no_such"), ["config.json", "no_such"]),
+    "an unknown family": (
+        lambda folder: change_config(folder, model_type="no_such"),
+        ["config.json", "does not know the family 'no_such'", "another family"],
+    ),
     "no family": (lambda folder: change_config(folder, model_type=None), ["config.json", "Model type None"]),
     "a size of the wrong kind": (lambda folder: change_config(folder, hidden_size="many"), ["config.json"]),
     "no heads": (lambda folder: change_config(folder, num_attention_heads=0, head_dim=None), ["config.json"]),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), ["no tokenizer"]),
-    "a tokenizer of garbage": (lambda folder: (folder / "tokenizer.json").write_text("{}"), ["tokenizer"]),
-    "a tokenizer cut short": (lambda folder: cut(folder / "tokenizer.json", 1000), ["tokenizer"]),
+    "a tokenizer that says nothing": (
+        lambda folder: (folder / "tokenizer.json").write_text("{}"),
+        ["tokenizer.json is no tokenizer"],
+    ),
+    "a tokenizer of no bytes": (lambda folder: cut(folder / "tokenizer.json", 0), ["tokenizer.json is not valid JSON"]),
+    "a tokenizer cut short": (
+        lambda folder: cut(folder / "tokenizer.json", 1000),
+        ["tokenizer.json is not valid JSON"],
+    ),
+    "a tokenizer's configuration of garbage": (
+        lambda folder: (folder / "tokenizer_config.json").write_text("?"),
+        ["tokenizer_config.json is not valid JSON"],
+    ),
+    "a chat template that is none": (
+        lambda folder: (folder / "chat_template.jinja").write_text("{% for %}"),
+        ["chat_template.jinja", "line 1"],
+    ),
+    "a chat template that cannot compute": (
+        lambda folder: (folder / "chat_template.jinja").write_text("{{ 1 // 0 }}"),
+        ["chat_template.jinja", "ZeroDivisionError"],
+    ),
+    "end tokens of garbage": (
+        lambda folder: (folder / "generation_config.json").write_text("garbage"),
+        ["generation_config.json is not valid JSON"],
+    ),
+    "end tokens in a list": (
+        lambda folder: (folder / "generation_config.json").write_text("[]"),
+        ["generation_config.json holds no JSON object"],
+    ),
     "a weight file missing": (lambda folder: (folder / SECOND).unlink(), [SECOND, "missing", INDEX]),
     "all weights missing": (
         lambda folder: [(folder / name).unlink() for name in (FIRST, SECOND, INDEX)],
@@ -134,3 +165,17 @@ def test_a_header_that_claims_more_than_its_tensors_hold_is_refused(folder: Path
     file.write_bytes(file.read_bytes().replace(b'"shape":[96,192]', b'"shape":[96,193]'))
     with pytest.raises(Fatal, match=SECOND):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["{{ raise_exception('system first') }}", "{{ messages[0].no.such }}", "", "{{ messages[0]['content'] | length }}"],
+)
+def test_a_template_that_refuses_a_short_conversation_is_no_fault(folder: Path, template: str) -> None:
+    (folder / "chat_template.jinja").write_text(template)
+    engine = make_engine("mlx", tiny_models.BLAS_CACHE)
+    try:
+        engine.load(tiny_models.shard("llama"), folder, lambda done, total: None)
+        assert warm_up(engine) >= 0
+    finally:
+        engine.close()

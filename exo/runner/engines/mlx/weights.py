@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +12,9 @@ from mlx import nn
 from mlx_lm import utils as mlx_lm_utils
 
 from exo.errors import Fatal
+from exo.models.folder import CONFIG_FILE
 from exo.models.integrity import blame
+from exo.models.json_file import read_object
 from exo.runner.engines.base import Progress
 
 logger = logging.getLogger(__name__)
@@ -38,7 +42,7 @@ def load_weights(folder: Path, on_progress: Progress, cut: Cut = whole) -> nn.Mo
     try:
         model, _ = load_model(folder, lazy=True)
     except FAULTS as error:
-        raise Fatal(blame(folder, error)) from error
+        raise Fatal(_unknown_family(folder) or blame(folder, error)) from error
     layers = cut(model)
     on_progress(0, len(layers))
     for done, layer in enumerate(layers, 1):
@@ -47,6 +51,20 @@ def load_weights(folder: Path, on_progress: Progress, cut: Cut = whole) -> nn.Mo
     _evaluate(model)
     _warn_of_slow_weights(model)
     return model
+
+
+def _unknown_family(folder: Path) -> str | None:
+    """That mlx-lm has no such family; None where it has."""
+    family = read_object(folder / CONFIG_FILE).get("model_type")
+    if not isinstance(family, str):
+        return None
+    module = mlx_lm_utils.MODEL_REMAPPING.get(family, family)
+    if module.isidentifier() and find_spec(f"mlx_lm.models.{module}") is not None:
+        return None
+    return (
+        f"mlx-lm {version('mlx-lm')} does not know the family {family!r}, which {folder / CONFIG_FILE} names as its "
+        "`model_type`: choose a model of another family, or a newer exo"
+    )
 
 
 def _evaluate(module: nn.Module) -> None:

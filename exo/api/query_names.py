@@ -1,0 +1,28 @@
+"""Query parameters that an endpoint does not have are refused: a misspelt one must not do nothing in silence."""
+
+from functools import cache
+from typing import Any
+
+from litestar import Request
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
+
+from exo.errors import Rejected
+
+
+def refuse_unknown(request: Request[Any, Any, Any]) -> None:
+    """Before each request. Raises Rejected, naming the parameter and those that there are.
+
+    An endpoint without any takes all: nothing can be misspelt, and probes and clients of other servers add their own.
+    """
+    known = _known(request.route_handler)
+    for name in request.query_params if known else ():
+        if name not in known:
+            reason = f"'{name}' is no parameter of {request.url.path}: there are {', '.join(known)}"
+            raise Rejected(reason, code="unsupported_parameter", param=name)
+
+
+@cache
+def _known(handler: HTTPRouteHandler) -> tuple[str, ...]:
+    found = [field.kwarg_definition for field in handler.parsed_fn_signature.parameters.values()]
+    return tuple(one.name for one in found if isinstance(one, QueryParameter) and one.name)
