@@ -1,11 +1,13 @@
 """The scheduler where memory is short, where a step fails, and where ranks see different machines."""
 
+import resource
 import threading
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from exo.domain.ids import TaskId
@@ -57,6 +59,22 @@ def test_what_memory_could_not_hold_alone_is_refused_before_prefill_with_both_nu
         submit(scheduler, "large", tiny_models.prompt(prompt), max_tokens)
     assert refused.value.code == "context_length_exceeded"
     assert scheduler.in_flight == 0
+    scheduler.close()
+
+
+def test_a_limit_on_the_process_is_known_before_memory_fails(tiny_model: TinyModels) -> None:
+    folder = tiny_model("llama")
+    scheduler = scheduler_of(folder, 64)
+    alone(scheduler, tiny_models.prompt(16))
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    limit = psutil.Process().memory_info().vms + 256 * 2**20
+    resource.setrlimit(resource.RLIMIT_AS, (limit, before[1]))
+    try:
+        with pytest.raises(Rejected, match=r"needs 100016 tokens .* memory holds \d{5};"):
+            submit(scheduler, "large", tiny_models.prompt(100_000), context=200_000)
+        assert alone(scheduler, tiny_models.prompt(20)) == expected(folder, tiny_models.prompt(20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
     scheduler.close()
 
 

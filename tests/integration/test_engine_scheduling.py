@@ -82,7 +82,7 @@ def test_short_prompts_that_come_together_are_computed_in_one_step(family: str, 
 def test_a_conversation_goes_on_and_branches_from_what_was_kept(family: str, tiny_model: TinyModels) -> None:
     folder = tiny_model(family)
     scheduler = scheduler_of(folder)
-    talk = list(SHARED)
+    before = talk = list(SHARED)
     for turn in range(3):
         submit(scheduler, "turn", talk)
         seen = drain(scheduler)

@@ -1,5 +1,7 @@
 """Memory that MLX may still take on its default device."""
 
+import resource
+
 import mlx.core as mx
 import psutil
 
@@ -10,7 +12,7 @@ def free_bytes() -> int:
     """Bytes free for new arrays, those counted that MLX keeps for reuse.
 
     CUDA reports what is free. Metal names a working set that is not to be exceeded (about three quarters of unified
-    memory). On the CPU it is what the system calls available.
+    memory). On the CPU it is what the system calls available, and what limits on a container or this process leave.
     """
     info = mx.device_info()
     reusable = mx.get_cache_memory()
@@ -23,6 +25,11 @@ def free_bytes() -> int:
 
 
 def _available() -> int:
-    available = psutil.virtual_memory().available
-    left = memory_left()
-    return available if left is None else min(available, left)
+    limits = (memory_left(), _address_space_left())
+    return min([psutil.virtual_memory().available, *(left for left in limits if left is not None)])
+
+
+def _address_space_left() -> int | None:
+    """What `ulimit -v` leaves this process; None without such a limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else max(0, limit - psutil.Process().memory_info().vms)
