@@ -25,6 +25,8 @@ from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, T
 from exo.runner.generation import Generation
 from exo.runner.output.opening import open_pipeline
 from exo.runner.structured.guide import Guide
+from exo.runner.structured.threads import CompileThreads
+from exo.runner.structured.tools import PARAM
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +40,6 @@ SHORT_PROMPT = 4096
 """Characters that are turned into tokens within a millisecond or two."""
 ENDED_KEPT = 64
 """The last generations that ended, which are reported again when NATS is back: as many as have their chunks kept."""
-COMPILE_MOST = 10.0
-"""Seconds that a constraint may take to compile; most take milliseconds."""
 SEEN_KEPT = 10_000
 """Tasks that are remembered, so that one that comes again is left alone."""
 
@@ -79,6 +79,7 @@ class RunnerLoop:
         self._speaks = spec.shard.rank == 0
         self._engine = engine
         self._tokenizer = tokenizer
+        self._compiles = CompileThreads()
         self._chunks = ChunkPublisher(bus)
         self._opening: dict[TaskId, _Opened] = {}
         self._last_start: asyncio.Task[None] | None = None
@@ -172,15 +173,8 @@ class RunnerLoop:
         constraint = request.params.constraint
         if constraint is None and request.tool_choice != "required":
             return None
-        compiling = asyncio.to_thread(self._tokenizer.guide, request, prompt)
-        try:
-            return await asyncio.wait_for(compiling, COMPILE_MOST)
-        except TimeoutError as error:
-            raise Rejected(
-                f"this format is too complex: it was not ready after {COMPILE_MOST:.0f} s",
-                code="invalid_response_format",
-                param="tools" if constraint is None else constraint.param,
-            ) from error
+        param = PARAM if constraint is None else constraint.param
+        return await self._compiles.run(lambda: self._tokenizer.guide(request, prompt), param)
 
     async def _request(self, task_id: TaskId) -> GenerationRequest:
         deadline = time.monotonic() + REQUEST_PATIENCE

@@ -49,11 +49,35 @@ def vocabulary(embedded_model: Path, tokenizer: HuggingFaceTokenizer) -> Vocabul
     return Vocabulary((embedded_model / "tokenizer.json").read_text(), tokenizer.end_tokens)
 
 
-def demanding(tool_name: str | None = None, parallel: bool = True) -> GenerationRequest:
+PLACE = {
+    "$defs": {"City": {"enum": ["Oslo", "Bergen"]}},
+    "type": "object",
+    "properties": {"city": {"$ref": "#/$defs/City"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+NODE = {
+    "type": "object",
+    "properties": {"end": {"type": "boolean"}, "next": {"$ref": "#/$defs/Node"}},
+    "required": ["end"],
+    "additionalProperties": False,
+}
+LINKED = {"$defs": {"Node": NODE}, "$ref": "#/$defs/Node"}
+CHAIN = {
+    "type": "object",
+    "properties": {"end": {"type": "boolean"}, "next": {"$ref": "#"}},
+    "required": ["end"],
+    "additionalProperties": False,
+}
+
+
+def demanding(
+    tool_name: str | None = None, parallel: bool = True, tools: tuple[Tool, ...] = TOOLS
+) -> GenerationRequest:
     return GenerationRequest(
         messages=(),
         params=SamplingParams(),
-        tools=TOOLS,
+        tools=tools,
         tool_choice="required",
         tool_name=tool_name,
         parallel_tool_calls=parallel,
@@ -118,3 +142,41 @@ def test_a_form_whose_arguments_are_no_json_is_refused(vocabulary: Vocabulary, f
     with pytest.raises(Rejected) as refusal:
         Constraints(vocabulary, OutputFormat(tools=form)).wanted(demanding())
     assert (refusal.value.code, refusal.value.param) == ("unsupported_parameter", "tool_choice")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("parameters", [PLACE, LINKED, CHAIN])
+def test_references_are_into_the_parameters_themselves(
+    tokenizer: HuggingFaceTokenizer, vocabulary: Vocabulary, form: ToolFormat, parameters: dict[str, object]
+) -> None:
+    request = demanding(tools=(Tool(name="find", parameters=json.dumps(parameters), strict=True),), parallel=False)
+    for seed in range(2):
+        (call,) = read(tokenizer, request, form, wander(vocabulary, request, form, seed))
+        assert isinstance(call, Call), call
+        jsonschema.validate(json.loads(call.arguments), parameters)
+
+
+@pytest.mark.parametrize("form", ["hermes", "kimi_k2"])
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"type": "string"}, "'object'"),
+        ({"type": ["object", "null"]}, "'object'"),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, ""),
+        ({"properties": {"a": {"type": "colour"}}}, "colour"),
+        ({"properties": {"a": {"$ref": "#/$defs/Nowhere"}}}, "Nowhere"),
+        ({"properties": {"a": {"type": "integer", "multipleOf": 300000017}}}, "multipleOf"),
+        ({"properties": {"a": False}, "required": ["a"]}, ""),
+    ],
+)
+def test_parameters_that_cannot_be_held_are_named(
+    vocabulary: Vocabulary, form: ToolFormat, parameters: dict[str, object], reason: str
+) -> None:
+    request = demanding(tools=(TOOLS[1], Tool(name="bad", parameters=json.dumps(parameters))))
+    with pytest.raises(Rejected) as refusal:
+        Constraints(vocabulary, OutputFormat(tools=form)).wanted(request)
+    assert refusal.value.param == "tools[1].function.parameters"
+    assert refusal.value.reason.startswith("tools[1].function.parameters: ")
+    assert reason in refusal.value.reason
+    for inner in ("%json", "start:", "call_", "x-guidance"):
+        assert inner not in refusal.value.reason

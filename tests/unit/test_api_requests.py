@@ -243,6 +243,10 @@ def test_t1_tools_become_names_and_schemas() -> None:
         {"type": "function", "function": {"name": "a<b"}},
         {"type": "function", "function": {"name": "f", "parameters": []}},
         {"type": "function", "function": {"name": "f", "colour": "red"}},
+        {"type": "function", "function": {"name": "a.b"}},
+        {"type": "function", "function": {"name": "f" * 65}},
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "string"}}},
+        {"type": "function", "function": {"name": "f", "parameters": {"type": ["object", "null"]}}},
         5,
     ],
 )
@@ -250,6 +254,22 @@ def test_t1_what_is_no_tool_is_refused(tool: object) -> None:
     problem = refused(tools=[tool])
     assert problem.http_status == 400
     assert (problem.param or "").startswith("tools[0]")
+
+
+def test_t1_two_tools_of_one_name_are_refused() -> None:
+    problem = refused(tools=[WEATHER, WEATHER])
+    assert (problem.http_status, problem.param) == (400, "tools")
+    assert "get_weather" in problem.message
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+@pytest.mark.parametrize(("name", "value"), [("response_format", {"type": "json_object"}), ("guided_regex", "a")])
+def test_t3_a_demanded_call_leaves_no_room_for_a_format(choice: object, name: str, value: object) -> None:
+    problem = refused(tools=[WEATHER], tool_choice=choice, **{name: value})
+    assert (problem.http_status, problem.param) == (400, name)
+    assert "'tool_choice'" in problem.message
+    text = {"type": "text"}
+    assert request(tools=[WEATHER], tool_choice=choice, response_format=text).tool_choice == "required"
 
 
 def test_t2_calls_and_their_answers_come_back_as_history() -> None:
@@ -399,6 +419,13 @@ def test_all_that_chooses_tokens_reaches_the_engine() -> None:
         ({"presence_penalty": 2.1}, "presence_penalty"),
         ({"frequency_penalty": -2.1}, "frequency_penalty"),
         ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"repetition_penalty": 1e-40}, "repetition_penalty"),
+        ({"repetition_context_size": 10**18}, "repetition_context_size"),
+        ({"repetition_context_size": 2**31}, "repetition_context_size"),
+        ({"top_k": 2**31}, "top_k"),
+        ({"max_tokens": 2**31}, "max_tokens"),
+        ({"logit_bias": {str(2**31): 1}}, "logit_bias"),
+        ({"logit_bias": {str(token): 1 for token in range(1025)}}, "logit_bias"),
         ({"min_p": 1.5}, "min_p"),
         ({"top_k": -2}, "top_k"),
         ({"logit_bias": {"a": 1}}, "logit_bias"),

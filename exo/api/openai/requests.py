@@ -19,12 +19,22 @@ from exo.api.openai.tools import ChosenTool, ToolChoiceField, Tools, choice_of
 from exo.domain.constraint import Constraint
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
-from exo.domain.sampling import REPETITION_CONTEXT, SamplingParams
+from exo.domain.sampling import (
+    BIASES_MOST,
+    INTEGER_MOST,
+    REPETITION_CONTEXT,
+    TEMPERATURE_MOST,
+    TOP_P_LEAST,
+    Bias,
+    Count,
+    Penalty,
+    RepetitionPenalty,
+    SamplingParams,
+    TokenNumber,
+)
 
 STOP_MOST = 4
 SEEDS = 2**64
-TOP_P_LEAST = 1e-6
-"""Stands for a `top_p` of 0, which OpenAI accepts: only the most likely token is left."""
 
 
 def _supported(value: object) -> object:
@@ -44,8 +54,6 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-TokenNumber = Annotated[int, Field(ge=0, lt=2**31)]
-Bias = Annotated[float, Field(ge=-100, le=100)]
 Unsupported = Annotated[None, BeforeValidator(_supported)]
 """A parameter that may be there as long as it asks for nothing."""
 StopSequence = Annotated[str, StringConstraints(min_length=1)]
@@ -72,10 +80,10 @@ class ChatCompletionRequest(Strict):
     messages: Annotated[list[Message], Field(min_length=1)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=TEMPERATURE_MOST)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     stop: Annotated[list[StopSequence], BeforeValidator(_listed), Field(max_length=STOP_MOST)] | None = None
     seed: int | None = None
     n: Annotated[int, Field(ge=1), AfterValidator(_one)] | None = None
@@ -92,13 +100,13 @@ class ChatCompletionRequest(Strict):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
 
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    top_k: Annotated[int, Field(ge=-1, le=INTEGER_MOST)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    repetition_context_size: Annotated[int, Field(ge=1)] | None = None
-    logit_bias: dict[TokenNumber, Bias] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    repetition_penalty: RepetitionPenalty | None = None
+    repetition_context_size: Count | None = None
+    logit_bias: Annotated[dict[TokenNumber, Bias], Field(max_length=BIASES_MOST)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=TOP_LOGPROBS_MOST)] | None = None
 
@@ -157,6 +165,15 @@ class ChatCompletionRequest(Strict):
         before = [name for name in FORMATS if name != info.field_name and constrains(info.data.get(name))]
         if value is not None and before:
             raise PydanticCustomError("two_formats", "'{name}' is given too; one can be met", {"name": before[0]})
+        return value
+
+    @field_validator(*FORMATS)
+    @classmethod
+    def _not_beside_demanded_calls(cls, value: object, info: ValidationInfo) -> object:
+        if constrains(value) and info.data.get("tool_choice") not in (None, "none", "auto"):
+            raise PydanticCustomError(
+                "format_of_calls", "'tool_choice' demands a call, so that no text of a format can come: leave one out"
+            )
         return value
 
     @property

@@ -1,17 +1,18 @@
 """The tools of a chat request, and which of them the model may call."""
 
+from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, StringConstraints
-from pydantic_core import to_json
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints, field_validator
+from pydantic_core import PydanticCustomError, to_json
 
 from exo.api.openai.messages import Strict
 from exo.domain.messages.requests import Tool, ToolChoice
 
 TOOLS_MOST = 128
 """OpenAI's limit."""
-ToolName = Annotated[str, StringConstraints(pattern=r"^[^\s<>\"{}\[\]|]+$", max_length=128)]
-"""Any name that no model's way of writing calls would tear apart."""
+ToolName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+"""OpenAI's rule; no model's way of writing calls tears such a name apart."""
 
 
 class Function(Strict):
@@ -21,6 +22,13 @@ class Function(Strict):
     description: str | None = None
     parameters: dict[str, JsonValue] | None = None
     strict: bool | None = None
+
+    @field_validator("parameters")
+    @classmethod
+    def _of_an_object(cls, value: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        if value is not None and value.get("type", "object") != "object":
+            raise PydanticCustomError("parameters_type", "a tool's parameters must have the type 'object'")
+        return value
 
 
 class ToolDefinition(Strict):
@@ -53,8 +61,15 @@ class ChosenTool(Strict):
     function: ChosenFunction
 
 
+def _of_different_names(tools: list[ToolDefinition]) -> list[ToolDefinition]:
+    (name, times), *_ = Counter(tool.function.name for tool in tools).most_common(1) or [("", 0)]
+    if times > 1:
+        raise PydanticCustomError("same_name", "two tools have the name '{name}'", {"name": name})
+    return tools
+
+
 ToolChoiceField = Literal["none", "auto", "required"] | ChosenTool
-Tools = Annotated[list[ToolDefinition], Field(max_length=TOOLS_MOST)]
+Tools = Annotated[list[ToolDefinition], Field(max_length=TOOLS_MOST), AfterValidator(_of_different_names)]
 
 
 def choice_of(value: ToolChoiceField | None) -> ToolChoice:

@@ -10,11 +10,9 @@ from exo.runner.output.format import PLAIN, OutputFormat
 from exo.runner.structured.grammars import grammar_of, invalid
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.reasoning import find_reasoning, first_progress
+from exo.runner.structured.said import short
 from exo.runner.structured.tools import grammar_of_calls
 from exo.runner.structured.vocabulary import Vocabulary
-
-REASON_MOST = 300
-"""Characters of what is said about a grammar, which may quote the whole of it."""
 
 
 class Constraints:
@@ -52,9 +50,3 @@ class Constraints:
         if guide.problem:
             raise invalid(constraint, short(guide.problem))
         return guide
-
-
-def short(reason: str) -> str:
-    """What is wrong, on one line: a grammar's errors have drawings below."""
-    line = " ".join(reason.split())
-    return line if len(line) <= REASON_MOST else line[: REASON_MOST - 1] + "…"

@@ -1,7 +1,6 @@
 """Constraints as llguidance's grammars. Pure."""
 
 import json
-from collections.abc import Iterator
 from typing import assert_never, cast
 
 from llguidance import LLMatcher
@@ -9,13 +8,10 @@ from llguidance.gbnf_to_lark import any_to_lark
 
 from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 from exo.errors import Rejected
+from exo.runner.structured.multiples import wrong_multiples, wrong_multiples_of_grammar
 
 WHITESPACE = r"[\x20\x0A\x0D\x09]{1,40}"
 """Between JSON's tokens: enough to indent. Without a bound, a small model can go on with blanks until its limit."""
-
-MULTIPLES_MOST = 200_000
-"""All `multipleOf` of a schema together. Their automata have as many states as the number is large: this much takes
-half a second, ten times as much a quarter of a minute, and nothing can stop it."""
 
 
 def invalid(constraint: Constraint, reason: str) -> Rejected:
@@ -57,28 +53,16 @@ def _json(constraint: Constraint, schema: object, *, lenient: bool) -> str:
 def _schema(constraint: JsonSchema) -> object:
     try:
         schema: object = json.loads(constraint.text)
+        wrong = wrong_multiples(constraint.text)
     except (ValueError, RecursionError) as error:
         raise invalid(constraint, f"the schema is not JSON: {error}") from error
     if not isinstance(schema, dict | bool):
-        raise invalid(constraint, "a JSON schema must be an object, true or false")
-    if sum(_multiples(cast(object, schema))) > MULTIPLES_MOST:
-        raise invalid(constraint, f"all 'multipleOf' together must not be above {MULTIPLES_MOST}")
+        raise invalid(constraint, "a JSON schema must be an object or true")
+    if schema is False:
+        raise invalid(constraint, "no answer is valid by the schema 'false'")
+    if wrong:
+        raise invalid(constraint, wrong)
     return cast(object, schema)
-
-
-def _multiples(schema: object) -> Iterator[float]:
-    """Every `multipleOf` in a schema, wherever it stands."""
-    rest: list[object] = [schema]
-    while rest:
-        part = rest.pop()
-        if isinstance(part, dict):
-            fields = cast(dict[str, object], part)
-            multiple = fields.get("multipleOf")
-            if isinstance(multiple, int | float):
-                yield multiple
-            rest += fields.values()
-        elif isinstance(part, list):
-            rest += cast(list[object], part)
 
 
 def _lark(constraint: Grammar) -> str:
@@ -86,6 +70,9 @@ def _lark(constraint: Grammar) -> str:
     if constraint.text.lstrip().startswith("{"):
         raise invalid(constraint, "the grammar must be in Lark's syntax, and begin with a rule")
     try:
-        return LLMatcher.grammar_from_lark(any_to_lark(constraint.text))
+        text = any_to_lark(constraint.text)
     except Exception as error:  # the translation raises nothing more precise
         raise invalid(constraint, next(iter(str(error).splitlines()), "it cannot be read")) from error
+    if wrong := wrong_multiples_of_grammar(text):
+        raise invalid(constraint, wrong)
+    return LLMatcher.grammar_from_lark(text)

@@ -4,12 +4,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from exo.domain.constraint import Grammar
+from llguidance import LLMatcher
+
+from exo.domain.constraint import Grammar, JsonSchema
 from exo.domain.messages.requests import GenerationRequest, Tool
 from exo.errors import Rejected
 from exo.runner.chat import json_object
 from exo.runner.output.format import ToolFormat
-from exo.runner.structured.grammars import WHITESPACE, quoted
+from exo.runner.structured.grammars import WHITESPACE, grammar_of, invalid, quoted
+from exo.runner.structured.said import short
 
 PARAM = "tool_choice"
 NAME = "the tool's name"
@@ -33,7 +36,8 @@ def grammar_of_calls(request: GenerationRequest, form: ToolFormat | None, marker
     """Of at least one call of the request's tools; of exactly one where there are to be no parallel calls.
 
     Raises Rejected where the model's form of calls is not one that a grammar here describes: its values are text
-    without quotes, of which only the model knows the end, or the model has no form at all.
+    without quotes, of which only the model knows the end, or the model has no form at all; or where the parameters of
+    a tool cannot be held, which are named then.
     """
     if form not in _FORMS:
         raise Rejected(
@@ -43,6 +47,8 @@ def grammar_of_calls(request: GenerationRequest, form: ToolFormat | None, marker
         )
     written = _FORMS[form](marker)
     called = [tool for tool in request.tools if request.tool_name in (None, tool.name)]
+    for tool in called:
+        _check(tool, request.tools.index(tool))
     calls = f"call ({written.between} call)*" if request.parallel_tool_calls else "call"
     rules = [f"start: {written.before} {calls} {written.after}"]
     rules += ["call: " + " | ".join(f"call_{number}" for number in range(len(called)))]
@@ -50,31 +56,37 @@ def grammar_of_calls(request: GenerationRequest, form: ToolFormat | None, marker
     return Grammar(text="\n".join(rules), param=PARAM)
 
 
-def _arguments(tool: Tool) -> dict[str, object]:
-    return json_object(tool.parameters, "tools")
+def _check(tool: Tool, number: int) -> None:
+    """Raises Rejected, naming the tool's parameters, where there is no grammar of their schema."""
+    param = f"tools[{number}].function.parameters"
+    if json_object(tool.parameters, param).get("type", "object") != "object":
+        raise Rejected(f"{param}: a tool's parameters must have the type 'object'", param=param)
+    schema = JsonSchema(text=json.dumps(_schema(tool)), strict=tool.strict is True, param=param)
+    if wrong := LLMatcher.validate_grammar(grammar_of(schema)):
+        raise invalid(schema, short(wrong))
 
 
-def _json(schema: Mapping[str, object], tool: Tool) -> str:
+def _schema(tool: Tool) -> dict[str, object]:
+    return {**json_object(tool.parameters, "tools"), "type": "object"}
+
+
+def _arguments(tool: Tool) -> str:
+    """A block of its own: what `#` stands for in a schema is the schema's own root."""
     options = {"whitespace_pattern": WHITESPACE, "lenient": tool.strict is not True}
-    return "%json " + json.dumps({**schema, "x-guidance": options})
+    return "%json " + json.dumps({**_schema(tool), "x-guidance": options})
 
 
 def _object(tool: Tool, arguments: str) -> str:
-    """A call that is an object with a name and arguments."""
-    schema = {
-        "type": "object",
-        "properties": {"name": {"const": tool.name}, arguments: _arguments(tool)},
-        "required": ["name", arguments],
-        "additionalProperties": False,
-    }
-    return _json(schema, tool)
+    """A call that is an object with a name and arguments, written as chat templates write it."""
+    before = f'{{"name": {quoted(tool.name)}, "{arguments}": '
+    return f'{quoted(before)} {_arguments(tool)} "}}"'
 
 
 def _parts(*parts: str) -> Callable[[Tool], str]:
     """A call in Lark, with the tool's name in the place of `NAME` and its arguments in that of `ARGUMENTS`."""
 
     def call(tool: Tool) -> str:
-        put = {NAME: quoted(tool.name), ARGUMENTS: _json(_arguments(tool), tool)}
+        put = {NAME: quoted(tool.name), ARGUMENTS: _arguments(tool)}
         return " ".join(put.get(part, part) for part in parts)
 
     return call

@@ -30,8 +30,8 @@ from exo.runner.engines.mlx.sampling import Choice
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.mlx.width import WIDTH
 from exo.runner.engines.ranks import SOLO, Ranks
-from exo.runner.structured.compiling import short
 from exo.runner.structured.guide import Guide
+from exo.runner.structured.said import short
 
 MEMORY_PATIENCE = 120.0
 """Seconds that a request waits for memory before it fails."""
@@ -189,7 +189,8 @@ class Scheduler:
     def _unguided(self, request: Request, response: TokenResponse, guide: Guide) -> FailedOutput:
         """The end of a request whose constraint turned out, on the way, to be too complex to be held."""
         self._leave(request, response)
-        return FailedOutput(request.task_id, "invalid_response_format", short(guide.problem), guide.param)
+        reason = f"{guide.param}: {short(guide.problem)}"
+        return FailedOutput(request.task_id, "invalid_response_format", reason, guide.param)
 
     def _leave(self, request: Request, response: TokenResponse) -> None:
         """Ends a request with this token, if it is not over by itself."""
