@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from exo.domain.ids import TaskId
-from exo.domain.sampling import SamplingParams
+from exo.domain.sampling import INTEGER_MOST, TOP_P_LEAST, SamplingParams
 from exo.errors import Rejected
 from tests import tiny_models
 
@@ -61,6 +61,20 @@ def choose(rows: Sequence[tuple[SamplingParams, TaskId]], steps: int, logits: ob
 
 def alone(params: SamplingParams, count: int, task_id: TaskId = TASK) -> list[int]:
     return choose([(params, task_id)], count)[0]
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        {"repetition_penalty": 0.01, "repetition_context": INTEGER_MOST},
+        {"repetition_penalty": 10, "repetition_context": 1},
+        {"top_k": INTEGER_MOST, "top_p": TOP_P_LEAST},
+        {"min_p": 5e-324, "temperature": 5e-324},
+        {"presence_penalty": -2, "frequency_penalty": -2, "logit_bias": ((INTEGER_MOST, -100),)},
+    ],
+)
+def test_every_bound_of_a_parameter_can_be_used(extreme: dict[str, object]) -> None:
+    assert len(alone(SamplingParams.model_validate({"seed": 3, **extreme}), 5)) == 5
 
 
 def test_greedy_takes_the_likeliest() -> None:
