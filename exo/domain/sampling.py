@@ -14,7 +14,6 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancel
 INTEGER_MOST = 2**31 - 1
 """MLX's integers have 32 bits."""
 TEMPERATURE_MOST = 2.0
-TOP_P_LEAST = 1e-6
 REPETITION_PENALTY_LEAST = 0.01
 """A logit is divided by it, and has to stay a number in 16 bits."""
 REPETITION_PENALTY_MOST = 10.0
@@ -43,7 +42,7 @@ class SamplingParams(Frozen):
 
     temperature: Annotated[float, Field(ge=0, le=TEMPERATURE_MOST)] = 1.0
     """0 is greedy."""
-    top_p: Annotated[float, Field(ge=TOP_P_LEAST, le=1)] = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Only the likeliest tokens that together reach this probability."""
     top_k: TopK = 0
     """Only so many of the likeliest tokens; 0 is all."""

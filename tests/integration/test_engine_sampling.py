@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from exo.domain.ids import TaskId
-from exo.domain.sampling import INTEGER_MOST, TOP_P_LEAST, SamplingParams
+from exo.domain.sampling import INTEGER_MOST, SamplingParams
 from exo.errors import Rejected
 from tests import tiny_models
 
@@ -68,7 +68,7 @@ def alone(params: SamplingParams, count: int, task_id: TaskId = TASK) -> list[in
     [
         {"repetition_penalty": 0.01, "repetition_context": INTEGER_MOST},
         {"repetition_penalty": 10, "repetition_context": 1},
-        {"top_k": INTEGER_MOST, "top_p": TOP_P_LEAST},
+        {"top_k": INTEGER_MOST, "top_p": 5e-324},
         {"min_p": 5e-324, "temperature": 5e-324},
         {"presence_penalty": -2, "frequency_penalty": -2, "logit_bias": ((INTEGER_MOST, -100),)},
     ],

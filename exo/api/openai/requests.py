@@ -24,7 +24,6 @@ from exo.domain.sampling import (
     INTEGER_MOST,
     REPETITION_CONTEXT,
     TEMPERATURE_MOST,
-    TOP_P_LEAST,
     Bias,
     Count,
     Penalty,
@@ -35,6 +34,8 @@ from exo.domain.sampling import (
 
 STOP_MOST = 4
 SEEDS = 2**64
+TOP_P_LEAST = 1e-6
+"""Stands for a `top_p` of 0, which OpenAI accepts: only the most likely token is left."""
 
 
 def _supported(value: object) -> object:
