@@ -50,3 +50,28 @@ def test_the_reason_names_the_file_and_stands_in_state(node: Stack) -> None:
         assert "tiny--broken/model.safetensors" in reason
         assert "model.norm.weight" in reason
     assert ask(node, WHOLE).status_code == 200
+
+
+def test_a_folder_that_is_damaged_on_the_disk_is_refused_with_the_reason_until_it_is_whole(node: Stack) -> None:
+    weights = Path(node.environment["EXO_MODEL_FOLDERS"]) / "tiny--whole" / "model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:200_000])
+    wait_until(lambda: any(one["damaged"] for one in state(node)["nodes"].values()), "the damage to be seen")
+    place = httpx.post(f"{node.url}/place_instance", json={"model": WHOLE}, timeout=60)
+    for answer in (ask(node, WHOLE), place):
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (503, "model_damaged")
+        assert f"{weights} has 200,000 bytes of {len(whole):,}: fetch the model again" in error["message"]
+    assert WHOLE not in [one["id"] for one in httpx.get(f"{node.url}/v1/models").json()["data"]]
+    weights.write_bytes(whole)
+    wait_until(lambda: not any(one["damaged"] for one in state(node)["nodes"].values()), "the model to be whole")
+    assert ask(node, WHOLE).status_code == 200
+
+
+def test_a_broken_chat_template_is_told_at_once_and_tried_no_more(node: Stack) -> None:
+    template = Path(node.environment["EXO_MODEL_FOLDERS"]) / "tiny--whole" / "chat_template.jinja"
+    template.write_text("{% for %}")
+    answer = ask(node, WHOLE)
+    assert answer.status_code == 503
+    assert f"{template} holds a broken chat template" in answer.json()["error"]["message"]
+    assert "in a row" not in state(node)["failures"][WHOLE]["reason"]
