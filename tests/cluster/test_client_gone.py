@@ -2,6 +2,7 @@
 
 import pytest
 
+from exo.domain.limits import SLOTS
 from exo.domain.messages.events import GenerationFinished
 from tests.cluster.chats import Chat, script
 from tests.cluster.history import finish_of, logged_of, state
@@ -59,8 +60,8 @@ def test_in_the_middle_of_an_answer_in_one_piece(shared_stack: Stack) -> None:
 
 def test_while_queued_and_then_those_that_ran_leave_their_slots_to_the_next(shared_stack: Stack) -> None:
     before = len(logged_of(shared_stack, GenerationFinished))
-    busy = [Chat(shared_stack, script(400, 0.1)) for _ in range(8)]
-    wait_until(lambda: len(running(shared_stack)) == 8, "eight that run")
+    busy = [Chat(shared_stack, script(400, 0.1)) for _ in range(SLOTS)]
+    wait_until(lambda: len(running(shared_stack)) == SLOTS, "as many that run as can")
     queued = Chat(shared_stack, "nobody will read this")
     wait_until(lambda: len(waiting(shared_stack)) == 1, "one that waits")
     (task_id,) = waiting(shared_stack)
@@ -73,4 +74,4 @@ def test_while_queued_and_then_those_that_ran_leave_their_slots_to_the_next(shar
         if chat is not busy[3]:
             chat.hang_up()
     wait_until(lambda: not state(shared_stack)["generations"], "free slots", STOPPED_WITHIN)
-    assert len(logged_of(shared_stack, GenerationFinished)) == before + 10
+    assert len(logged_of(shared_stack, GenerationFinished)) == before + SLOTS + 2

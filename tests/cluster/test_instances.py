@@ -3,15 +3,16 @@
 import httpx
 import pytest
 
+from exo.domain.limits import SLOTS
 from tests.cluster.chats import Chat, script, wait_all
 from tests.cluster.history import assert_sound, state
 from tests.stack import Stack, wait_until
 
 
 def test_deleting_an_instance_ends_its_requests_with_the_reason(shared_stack: Stack) -> None:
-    running = [Chat(shared_stack, script(400, 0.05)).wait_text() for _ in range(8)]
+    running = [Chat(shared_stack, script(400, 0.05)).wait_text() for _ in range(SLOTS)]
     queued = Chat(shared_stack, script(3))
-    wait_until(lambda: len(state(shared_stack)["generations"]) == 9, "a queue")
+    wait_until(lambda: len(state(shared_stack)["generations"]) == SLOTS + 1, "a queue")
     (instance_id,) = state(shared_stack)["instances"]
     deleted = httpx.delete(f"{shared_stack.url}/instance/{instance_id}", params={"wait": 5})
     assert (deleted.status_code, deleted.json()["status"]) == (200, "done")

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from exo.domain.limits import SLOTS
 from exo.domain.messages.events import RunnerReady
 from tests.cluster.chats import Chat, script, wait_all, words
 from tests.cluster.history import assert_sound, logged_of, state
@@ -15,12 +16,12 @@ TEXT = "".join(words(COUNT))
 
 
 def streaming(stack: Stack) -> tuple[list[Chat], list[Chat]]:
-    """Eight requests in the middle of their answers, and four that wait for a slot."""
-    running = [Chat(stack, script(COUNT, PACE)) for _ in range(8)]
+    """As many requests as run side by side, in the middle of their answers, and four that wait for a slot."""
+    running = [Chat(stack, script(COUNT, PACE)) for _ in range(SLOTS)]
     for chat in running:
         chat.wait_text(3)
     waiting = [Chat(stack, script(COUNT, PACE / 4)) for _ in range(4)]
-    wait_until(lambda: len(state(stack)["generations"]) == 12, "the queue")
+    wait_until(lambda: len(state(stack)["generations"]) == SLOTS + 4, "the queue")
     return running, waiting
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from exo.domain.limits import SLOTS
 from tests.cluster.chats import Chat, script
 from tests.cluster.history import assert_sound, state
 from tests.stack import PROCESSES, Stack, alive, wait_until
@@ -88,11 +89,11 @@ def test_a_runner_ends_when_its_worker_is_killed(stack: Stack) -> None:
 
 
 def test_a_power_cut_leaves_a_log_that_verifies_and_a_node_that_comes_back(stack: Stack) -> None:
-    chats = [Chat(stack, script(400, 0.05)) for _ in range(8)]
+    chats = [Chat(stack, script(400, 0.05)) for _ in range(SLOTS)]
     for chat in chats:
         chat.wait_text()
     chats += [Chat(stack, script(3)) for _ in range(2)]
-    wait_until(lambda: len(state(stack)["generations"]) == 10, "a queue")
+    wait_until(lambda: len(state(stack)["generations"]) == SLOTS + 2, "a queue")
     runners = [psutil.Process(pid) for pid in stack.runner_pids()]
     for name in PROCESSES:
         stack.signal(name, signal.SIGKILL)

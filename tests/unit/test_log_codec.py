@@ -32,6 +32,7 @@ NODE = (
     NODE_1.replace(FACTS, FACTS + LATER_FACTS)
     .replace("1000}", '1000,"kind":"wifi"}')
     .replace('"ready"', '"ready","held":0.5')
+    + ',"damaged":[{"model_id":"maker/other","reason":"its weights are cut off"}]'
 )
 LINK = '{"to":"m","kind":"ethernet","address":"10.0.0.2","device":"","round_trip_ms":0.5}'
 SHARD = (
