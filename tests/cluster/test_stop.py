@@ -64,6 +64,7 @@ def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     children: list[psutil.Process] = []
     try:
         node.wait_ready()
+        wait_until(lambda: "exo is ready" in output.read_text(), "the block that says so", 5)
         assert Chat(node, "hello honcho").wait().text == "hello honcho"
         children = psutil.Process(honcho.pid).children(recursive=True)
         assert len(children) >= 5, "four processes and a runner"
@@ -79,7 +80,6 @@ def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     said = output.read_text()
     assert "Traceback" not in said, said
     assert said.count("stopped (rc=0)") == len(PROCESSES), said
-    assert "exo is ready" in said
 
 
 def test_a_runner_ends_when_its_worker_is_killed(stack: Stack) -> None:
