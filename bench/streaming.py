@@ -13,6 +13,9 @@ import httpx
 
 from bench.figures import Measured
 
+CONNECTS = 20
+"""Tries of one request."""
+
 
 @dataclass(slots=True)
 class Reply:
@@ -42,9 +45,23 @@ class Reply:
 
 
 async def stream_reply(client: httpx.AsyncClient, body: Mapping[str, object], reply: Reply) -> Reply:
-    """The answer to a chat request, streamed into `reply` to its end. Raises RuntimeError where it is an error."""
+    """The answer to a chat request, streamed into `reply` to its end. Raises RuntimeError where it is an error.
+
+    A connection that is dropped before any answer is tried again: mlx_lm.server lets five wait, and drops the rest of a
+    burst.
+    """
     reply.asked_at = time.perf_counter()
     body = {**body, "stream": True, "stream_options": {"include_usage": True}}
+    for _ in range(CONNECTS):
+        try:
+            return await _streamed(client, body, reply)
+        except httpx.ReadError:
+            if reply.times:
+                raise
+    raise RuntimeError(f"{client.base_url} dropped {CONNECTS} connections")
+
+
+async def _streamed(client: httpx.AsyncClient, body: Mapping[str, object], reply: Reply) -> Reply:
     async with client.stream("POST", "/v1/chat/completions", json=body) as response:
         if response.status_code != 200:
             raise RuntimeError(f"{response.status_code}: {(await response.aread()).decode()[:300]}")
