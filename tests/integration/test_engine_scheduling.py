@@ -2,6 +2,7 @@
 
 import functools
 import random
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,30 @@ def test_ten_that_wait_for_the_same_long_prompt_hold_up_no_short_one(tiny_model:
     assert drain(scheduler, seen).tokens == {**right, "short": expected(folder, PROMPTS["another"])}
     assert limits.SLOTS == WIDTH, "the master keeps requests in its queue that the engine could let pass"
     scheduler.close()
+
+
+def test_what_waits_for_another_prompt_is_not_looked_up_at_every_step(tiny_model: TinyModels) -> None:
+    """A look-up compares with all that is kept, and has the ranks wait for each other."""
+
+    class Counted:
+        size, count = 1, 0
+
+        def agree(self, values: Sequence[int]) -> list[int]:
+            self.count += 1
+            return list(values)
+
+    def agreed_in_a_step(requests: int) -> int:
+        ranks = Counted()
+        scheduler = scheduler_of(tiny_model("llama"), slice_tokens=64, ranks=ranks)
+        for number in range(requests):
+            submit(scheduler, f"request {number}", PROMPTS["long"])
+        scheduler.step()
+        before = ranks.count
+        scheduler.step()
+        scheduler.close()
+        return ranks.count - before
+
+    assert agreed_in_a_step(10) == agreed_in_a_step(1)
 
 
 def test_a_state_is_kept_where_prompts_part_once_two_did_part_there(tiny_model: TinyModels) -> None:

@@ -33,6 +33,8 @@ class Prefill:
     stops: set[int] = field(default_factory=set[int])
     """Lengths at which the state is to be kept for others."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict[int, Snapshot])
+    waits_for: "tuple[Prefill, int] | None" = None
+    """Before it begins: another prompt, and so many tokens that the other is to compute of what both begin with."""
 
     def __post_init__(self) -> None:
         self.tokens = as_tokens(self.request.tokens)
@@ -66,6 +68,7 @@ class Prefill:
         """Starts from a state of its first `cached` tokens."""
         self.layers = layers
         self.done = self.cached = cached
+        self.waits_for = None
 
     def advance(self, model: nn.Module, count: int) -> None:
         """Computes `count` more tokens."""

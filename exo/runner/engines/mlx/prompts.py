@@ -126,8 +126,15 @@ class Prompts:
     def _begin_all(self) -> None:
         """Has every prompt begin that need not wait for another one to compute what both begin with."""
         for prefill in self.waiting.values():
-            if not prefill.begun:
+            if not prefill.begun and not self._waits(prefill):
                 self._begin(prefill)
+
+    def _waits(self, prefill: Prefill) -> bool:
+        """Whether it waits for another prompt that is still on its way to there."""
+        if prefill.waits_for is None:
+            return False
+        other, common = prefill.waits_for
+        return self.waiting.get(other.request.task_id) is other and other.done < common
 
     def _begin(self, prefill: Prefill) -> None:
         found = self._keeping.find(prefill.tokens, prefill.end)
@@ -137,6 +144,7 @@ class Prompts:
                 continue
             if other.done < common:
                 other.stops.add(common)
+                prefill.waits_for = other, common
                 return
             self._keep(other)
             found = self._keeping.find(prefill.tokens, prefill.end)
