@@ -225,6 +225,16 @@ def test_vllm_needs_more_headroom_and_one_node() -> None:
     assert placed(cluster, PlacementRequest(LARGE, engine="vllm")).engine == "vllm"
 
 
+def test_a_refusal_of_vllm_tells_of_no_groups() -> None:
+    cluster = Cluster()
+    for name in "abc":
+        cluster.join(name, engines=("vllm",))
+    refusal = refused(cluster, PlacementRequest(LARGE, engine="vllm"))
+    assert (refusal.code, refusal.lacks_links) == ("insufficient_memory", False)
+    assert refusal.reason.endswith("host-c can give 16.00 GB and has it on disk")
+    assert "Over several nodes" not in refusal.reason
+
+
 def test_nodes_that_were_asked_for_and_are_not_there_are_named() -> None:
     refusal = refused(joined("a"), PlacementRequest(LARGE, node_ids=(NodeId("a"), NodeId("z"))))
     assert (refusal.code, refusal.reason) == ("node_not_found", "no node z is in the cluster")

@@ -7,12 +7,13 @@ from itertools import combinations, islice
 from exo.domain import limits
 from exo.domain.ids import InstanceId
 from exo.domain.placement import explain
-from exo.domain.placement.memory import NOBODY, Room
+from exo.domain.placement.memory import NOBODY, Room, share_bytes
 from exo.domain.placement.rdma import Mesh, find_mesh
 from exo.domain.placement.request import Placement, PlacementRequest, Refused, RefusedCode, Share
 from exo.domain.placement.rings import Hops, find_ring
 from exo.domain.placement.sharding import pipeline_layers, tensor_problem
 from exo.domain.placement.survey import Survey, survey
+from exo.domain.shard import Sharding
 from exo.domain.state import State
 
 _STAGES: tuple[RefusedCode, ...] = ("no_ring", "insufficient_memory", "too_few_layers", "tensor_shape", "no_rdma")
@@ -22,16 +23,18 @@ _STAGES: tuple[RefusedCode, ...] = ("no_ring", "insufficient_memory", "too_few_l
 def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NOBODY) -> Placement | Refused:
     """The best nodes for a model, by rank, or why none can take it. `leaving`: instances that count as gone.
 
-    Candidates are single nodes, and groups of nodes that measured links join in a directed ring. Needed are (weights +
-    keys and values for the context) x 1.1. A node counts with its memory where nothing is placed, else with what is
-    free of it. The fewest nodes win, then those with most of the model on their disks, then the most free memory.
+    Candidates are single nodes, and groups of nodes that measured links join in a directed ring; for vLLM, single nodes
+    alone. Needed are (weights + keys and values for the context) x 1.1, for vLLM x 1.3. A node counts with its memory
+    where nothing is placed, else with what is free of it. The fewest nodes win, then those with most of the model on
+    their disks, then the most free memory.
     """
     found = survey(state, request, leaving)
     hopeless = impossible(found)
     if hopeless is not None:
         return hopeless
+    most = 1 if request.runs_in == "vllm" else len(found.able)
     refusals: list[Refused] = []
-    for size in range(found.nodes_least, len(found.able) + 1):
+    for size in range(found.nodes_least, most + 1):
         placement = place_on(found, size)
         if isinstance(placement, Placement):
             return placement
@@ -44,8 +47,6 @@ def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NO
 
 def place_on(found: Survey, size: int) -> Placement | Refused:
     """The best group of so many nodes, or why there is none."""
-    if size > 1 and found.request.runs_in == "vllm":
-        return Refused("no_ring", explain.too_few(found, size))
     largest = sorted(found.able, key=lambda room: -room.usable)[:size]
     if sum(room.usable for room in largest) < found.needed:
         return Refused("insufficient_memory", explain.together(largest))
@@ -149,7 +150,7 @@ def _ring(group: list[Room], hops: Hops) -> list[Room] | None:
 def _placement(found: Survey, ring: list[Room], layers: list[int], mesh: Mesh | None) -> Placement:
     request = found.request
     sharding = request.sharding if len(ring) > 1 else "pipeline"
-    shares = tuple(_shares(found, ring, layers, whole=sharding == "tensor"))
+    shares = tuple(_shares(found, ring, layers, sharding))
     return Placement(
         shares=shares,
         engine=request.runs_in,
@@ -163,16 +164,16 @@ def _placement(found: Survey, ring: list[Room], layers: list[int], mesh: Mesh | 
     )
 
 
-def _shares(found: Survey, ring: list[Room], layers: list[int], *, whole: bool) -> list[Share]:
+def _shares(found: Survey, ring: list[Room], layers: list[int], sharding: Sharding) -> list[Share]:
     """By rank. In a pipeline the last rank has the first layers, as in mlx-lm."""
     shares: list[Share] = []
     all_layers = found.request.card.layers
     end = all_layers
     for rank, (room, count) in enumerate(zip(ring, layers, strict=True)):
-        start = 0 if whole else end - count
-        needed = -(-found.needed // len(ring)) if whole else -(-found.needed * count // all_layers)
+        start = end - count
+        needed = share_bytes(found.needed, sharding, len(ring), count, all_layers)
         shares.append(Share(room.node, start, end, _host(found.hops, ring, rank), needed))
-        end = end if whole else start
+        end = all_layers if sharding == "tensor" else start
     return shares
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from exo.domain import limits
-from exo.domain.placement.memory import Room
+from exo.domain.placement.memory import Room, headroom_percent, share_bytes
 from exo.domain.placement.request import Refused, RefusedCode, Share
 from exo.domain.placement.survey import Survey
 
@@ -57,10 +56,12 @@ def not_linked(group: Sequence[Room]) -> str:
 def share_too_large(ring: Sequence[Room], found: Survey) -> str:
     """That the sum would be enough, and some node's share of it is not."""
     each = ", ".join(f"{room.name} {size(room.usable)}" for room in ring)
-    layer = size(-(-found.needed // found.request.card.layers))
-    if found.request.sharding == "tensor":
-        return f"each would need {size(-(-found.needed // len(ring)))}, and they can give {each}"
-    return f"a layer needs {layer}, and not every share fits its node: {each}"
+    all_layers, sharding = found.request.card.layers, found.request.sharding
+    if sharding == "tensor":
+        needed = share_bytes(found.needed, sharding, len(ring), all_layers, all_layers)
+        return f"each would need {size(needed)}, and they can give {each}"
+    layer = share_bytes(found.needed, sharding, len(ring), 1, all_layers)
+    return f"a layer needs {size(layer)}, and not every share fits its node: {each}"
 
 
 def size(count: int) -> str:
@@ -73,9 +74,9 @@ def size(count: int) -> str:
 
 def _needs(found: Survey) -> str:
     card = found.request.card
-    percent = limits.HEADROOM_PERCENT_VLLM if found.request.runs_in == "vllm" else limits.HEADROOM_PERCENT
+    headroom = headroom_percent(found.request.runs_in) - 100
     cache = f"{size(card.kv_bytes(found.context))} KV cache for {found.context} tokens"
-    return f"needs {size(found.needed)} ({size(card.weight_bytes)} weights, {cache}, {percent - 100} % headroom)"
+    return f"needs {size(found.needed)} ({size(card.weight_bytes)} weights, {cache}, {headroom} % headroom)"
 
 
 def _figures(room: Room) -> str:

@@ -8,7 +8,7 @@ from exo.domain.ids import InstanceId, NodeId
 from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
 from exo.domain.placement.request import PlacementRequest
-from exo.domain.shard import EngineName, Shard
+from exo.domain.shard import EngineName, Shard, Sharding
 from exo.domain.state import Node, State, names_of
 
 NOBODY: frozenset[InstanceId] = frozenset()
@@ -33,8 +33,17 @@ class Room:
 
 def needed_bytes(card: ModelCard, context: int, engine: EngineName = "mlx") -> int:
     """Bytes that a model needs with `context` tokens of keys and values, headroom included; rounded up."""
-    percent = limits.HEADROOM_PERCENT_VLLM if engine == "vllm" else limits.HEADROOM_PERCENT
-    return -(-(card.weight_bytes + card.kv_bytes(context)) * percent // 100)
+    return -(-(card.weight_bytes + card.kv_bytes(context)) * headroom_percent(engine) // 100)
+
+
+def headroom_percent(engine: EngineName) -> int:
+    """Percent of weights and KV cache that must fit."""
+    return limits.HEADROOM_PERCENT_VLLM if engine == "vllm" else limits.HEADROOM_PERCENT
+
+
+def share_bytes(needed: int, sharding: Sharding, ranks: int, layers: int, all_layers: int) -> int:
+    """Of the bytes that a model needs, those of a rank with so many of its layers; rounded up."""
+    return -(-needed // ranks) if sharding == "tensor" else -(-needed * layers // all_layers)
 
 
 def promised_bytes(instance: Instance, node_id: NodeId) -> int:
@@ -44,9 +53,8 @@ def promised_bytes(instance: Instance, node_id: NodeId) -> int:
 
 
 def _part_of(needed: int, shard: Shard) -> int:
-    if shard.sharding == "tensor":
-        return -(-needed // shard.world_size)
-    return -(-needed * (shard.end_layer - shard.start_layer) // shard.card.layers)
+    layers = shard.end_layer - shard.start_layer
+    return share_bytes(needed, shard.sharding, shard.world_size, layers, shard.card.layers)
 
 
 def context_of(request: PlacementRequest) -> int:
