@@ -23,7 +23,7 @@ def list_models(
 
     settings = load_settings()
     store = Store(settings.models_dir, settings.model_folders, settings.offline)
-    holdings, damaged = store.holdings(), store.damaged()
+    holdings, damaged = store.look()
     if as_json:
         rows = [holding.model_dump(mode="json") for holding in holdings]
         rows += [{**one.model_dump(mode="json"), "status": "damaged"} for one in damaged]
@@ -92,8 +92,9 @@ def remove(name: Annotated[str, typer.Argument(help="Model, by its full id or it
 
     settings = load_settings()
     store = Store(settings.models_dir, settings.model_folders, settings.offline)
-    ready = [holding.card.model_id for holding in store.holdings() if holding.status == "ready"]
-    model_id = resolve_id(name, [*ready, *(one.model_id for one in store.damaged())])
+    holdings, damaged = store.look()
+    ready = [holding.card.model_id for holding in holdings if holding.status == "ready"]
+    model_id = resolve_id(name, [*ready, *(one.model_id for one in damaged)])
     if model_id is None:
         raise Rejected(f"the model '{name}' is not on this node's disk: `exo models list` shows those that are")
     store.delete(model_id)

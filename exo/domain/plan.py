@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from exo.domain.ids import ModelId, NodeId, RunnerId
 from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
-from exo.domain.runner_status import Failed, Stopped, Waiting
+from exo.domain.runner_status import Failed
 from exo.domain.shard import Shard
-from exo.domain.state import Runner, State
+from exo.domain.state import Runner, State, is_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,4 +108,4 @@ def _peers_have(state: State, instance: Instance, runner: Runner) -> bool:
 def _may_start(runner: Runner, now: float) -> bool:
     if isinstance(runner.status, Failed):
         return now >= runner.retry_at
-    return isinstance(runner.status, Waiting | Stopped)
+    return not is_up(runner)

@@ -13,7 +13,7 @@ from exo.domain.limits import FAILURE_REMEMBERED
 from exo.domain.machine_names import machine_names
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.persistent_map import PersistentMap
-from exo.domain.runner_status import Ready, RunnerStatus
+from exo.domain.runner_status import Failed, Ready, RunnerStatus, Stopped, Waiting
 from exo.domain.sampling import FinishReason, Timings, Usage
 
 ENDED_KEPT = 100
@@ -182,6 +182,11 @@ def recent_failure(state: State, model_id: ModelId, now: float) -> Failure | Non
 def is_ready(state: State, instance: Instance) -> bool:
     """Whether all its runners take tasks."""
     return all(isinstance(state.runners[runner_id].status, Ready) for runner_id in instance.runner_ids)
+
+
+def is_up(runner: Runner) -> bool:
+    """Whether it should have a process."""
+    return not isinstance(runner.status, Waiting | Stopped | Failed)
 
 
 def generations_on(state: State, instance_id: InstanceId) -> list[Generation]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -21,6 +22,9 @@ REASON_MOST = 500
 """Characters of what is wrong with a folder: file names and tensor names stand in it, and it goes into the log."""
 
 Stamp = tuple[tuple[str, int, int], ...]
+Known = TypeVar("Known")
+Found = dict[ModelId, tuple[Known, Path]]
+"""What is known of each model, and its folder."""
 
 
 class Shelf:
@@ -29,24 +33,19 @@ class Shelf:
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[Stamp, ModelCard | DamagedModel]] = {}
 
-    def models(self, places: Sequence[Path]) -> dict[ModelId, tuple[ModelCard, Path]]:
-        """Every complete model in `places`, each of which is a model folder or holds some; the first of one id wins.
+    def look(self, places: Sequence[Path]) -> tuple[Found[ModelCard], Found[DamagedModel]]:
+        """The models in `places`, each of which is a model folder or holds some; the first of one id wins.
 
-        A folder that is no complete model is left out, and the log says once why.
+        The complete ones, and the folders that should hold one and do not: of these the log says once why.
         """
-        found: dict[ModelId, tuple[ModelCard, Path]] = {}
+        models: Found[ModelCard] = {}
+        damaged: Found[DamagedModel] = {}
         for folder, known in self._all(places):
             if isinstance(known, ModelCard):
-                found.setdefault(known.model_id, (known, folder))
-        return found
-
-    def damaged(self, places: Sequence[Path]) -> dict[ModelId, tuple[DamagedModel, Path]]:
-        """Every folder in `places` that should hold a model and holds no complete one; the first of one id."""
-        found: dict[ModelId, tuple[DamagedModel, Path]] = {}
-        for folder, known in self._all(places):
-            if isinstance(known, DamagedModel):
-                found.setdefault(known.model_id, (known, folder))
-        return found
+                models.setdefault(known.model_id, (known, folder))
+            else:
+                damaged.setdefault(known.model_id, (known, folder))
+        return models, damaged
 
     def _all(self, places: Sequence[Path]) -> Iterator[tuple[Path, ModelCard | DamagedModel]]:
         for folder in _model_folders(places):

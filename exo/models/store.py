@@ -15,7 +15,7 @@ from exo.models.gguf.conversion import PARTIAL, Dtype, import_gguf
 from exo.models.lock import locked, locked_if_free
 from exo.models.names import folder_name
 from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never, stop_if
-from exo.models.shelf import Shelf, write_card
+from exo.models.shelf import Found, Shelf, write_card
 
 LOCKS = ".locks"
 DOWNLOADS = ".downloads"
@@ -46,21 +46,26 @@ class Store:
 
     def holdings(self) -> tuple[Holding, ...]:
         """Every model that is ready, and of the catalog those that can be got from here, by model id."""
-        found = {card.model_id: Holding(card=card, status="ready") for card, _ in self._ready().values()}
-        blocked = {model_id for model_id, (_, folder) in self._damaged().items() if folder.parent == self.models_dir}
-        for card in self.cards:
-            if card.model_id not in found.keys() | blocked and any(self._obtainable(source) for source in card.sources):
-                found[card.model_id] = Holding(card=card, status="obtainable", held=self._held(card))
-        return tuple(found[model_id] for model_id in sorted(found))
+        return self.look()[0]
 
     def damaged(self) -> tuple[DamagedModel, ...]:
         """Every folder whose model cannot be loaded as it is, and that has it in no other way, by model id."""
-        there = {holding.card.model_id for holding in self.holdings()}
-        return tuple(one for model_id, (one, _) in sorted(self._damaged().items()) if model_id not in there)
+        return self.look()[1]
+
+    def look(self) -> tuple[tuple[Holding, ...], tuple[DamagedModel, ...]]:
+        """`holdings` and `damaged`, by one look at the disk."""
+        ready, damaged = self._look()
+        found = {card.model_id: Holding(card=card, status="ready") for card, _ in ready.values()}
+        blocked = {model_id for model_id, (_, folder) in damaged.items() if folder.parent == self.models_dir}
+        for card in self.cards:
+            if card.model_id not in found.keys() | blocked and any(self._obtainable(source) for source in card.sources):
+                found[card.model_id] = Holding(card=card, status="obtainable", held=self._held(card))
+        holdings = tuple(found[model_id] for model_id in sorted(found))
+        return holdings, tuple(one for model_id, (one, _) in sorted(damaged.items()) if model_id not in found)
 
     def path(self, model_id: ModelId) -> Path | None:
         """The folder of a model that is ready, else None."""
-        held = self._ready().get(model_id)
+        held = self._look()[0].get(model_id)
         return held[1] if held else None
 
     def prepare(
@@ -83,7 +88,7 @@ class Store:
                     return self._get(card, source, on_progress, cancelled)
                 except Rejected as error:
                     reasons.append(error.reason)
-        if damaged := self._damaged().get(card.model_id):
+        if damaged := self._look()[1].get(card.model_id):
             reasons.append(damaged[0].reason)
         why = "; ".join(reasons) or "its card names no source: put its folder among the model folders"
         raise Rejected(f"{card.model_id} cannot be prepared: {why}", code="model_unavailable", param="model")
@@ -110,11 +115,8 @@ class Store:
                 shutil.rmtree(trash, ignore_errors=True)
             shutil.rmtree(partial, ignore_errors=True)
 
-    def _ready(self) -> dict[ModelId, tuple[ModelCard, Path]]:
-        return self._shelf.models((self.models_dir, *self.folders))
-
-    def _damaged(self) -> dict[ModelId, tuple[DamagedModel, Path]]:
-        return self._shelf.damaged((self.models_dir, *self.folders))
+    def _look(self) -> tuple[Found[ModelCard], Found[DamagedModel]]:
+        return self._shelf.look((self.models_dir, *self.folders))
 
     def _held(self, card: ModelCard) -> float:
         """The part of a download that has come already, in tenths, so that it is news ten times at most."""

@@ -15,8 +15,7 @@ from exo.domain.ids import ModelId, NodeId
 from exo.domain.messages.reports import DownloadSeen
 from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding
-from exo.domain.runner_status import Failed, Stopped, Waiting
-from exo.domain.state import State
+from exo.domain.state import State, is_up
 from exo.errors import ExoError, Rejected
 from exo.models.progress import Cancelled, Progress
 from exo.models.scripted import SCRIPTED_CARD
@@ -64,8 +63,7 @@ class Models:
         if self._scripted:
             self.holdings = (Holding(card=SCRIPTED_CARD, status="ready"),)
         else:
-            self.holdings = await asyncio.to_thread(self._store.holdings)
-            self.damaged = await asyncio.to_thread(self._store.damaged)
+            self.holdings, self.damaged = await asyncio.to_thread(self._store.look)
 
     async def folder(self, model_id: ModelId) -> Path:
         """Where a ready model lies. Raises Rejected where it has gone since."""
@@ -123,9 +121,7 @@ class Models:
 
 def _is_awaited(state: State, node_id: NodeId, model_id: ModelId) -> bool:
     return any(
-        runner.node_id == node_id
-        and isinstance(runner.status, Waiting | Stopped | Failed)
-        and state.instances[runner.instance_id].model_id == model_id
+        runner.node_id == node_id and not is_up(runner) and state.instances[runner.instance_id].model_id == model_id
         for runner in state.runners.values()
     )
 

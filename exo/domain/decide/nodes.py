@@ -2,7 +2,7 @@
 
 from exo.domain import limits
 from exo.domain.decide import ending
-from exo.domain.decide.runners import fail_others, is_up
+from exo.domain.decide.runners import fail_others
 from exo.domain.ids import NodeId
 from exo.domain.messages.events import (
     DownloadFailed,
@@ -15,7 +15,7 @@ from exo.domain.messages.events import (
     RunnerStopped,
 )
 from exo.domain.messages.reports import DownloadSeen, LinksSeen, NodeLeft, NodeSeen
-from exo.domain.state import Node, State, generations_on, host_of
+from exo.domain.state import Node, State, generations_on, host_of, is_up
 
 
 def seen(state: State, report: NodeSeen, now: float) -> list[Event]:
@@ -31,7 +31,9 @@ def seen(state: State, report: NodeSeen, now: float) -> list[Event]:
         holdings=report.holdings,
         damaged=report.damaged,
     )
-    return [*_end_all_on(state, report, now), joined]
+    peers = f"the worker of another rank, on {host_of(state, report.node_id)}, was restarted"
+    ended = _end_all_on(state, report.node_id, "runner_failed", "the worker that ran this generation was restarted")
+    return [*ended, *_fail_peers(state, report.node_id, peers, now), joined]
 
 
 def links_seen(state: State, report: LinksSeen) -> list[Event]:
@@ -52,10 +54,7 @@ def left(state: State, report: NodeLeft, now: float) -> list[Event]:
     if node is None or node.boot_id != report.boot_id:
         return []
     reason = f"the worker on {host_of(state, report.node_id)} was stopped"
-    events: list[Event] = []
-    for _, instance in sorted(state.instances.items()):
-        if report.node_id in instance.node_ids:
-            events += ending.end_generations(generations_on(state, instance.instance_id), "error", "node_lost", reason)
+    events = _end_all_on(state, report.node_id, "node_lost", reason)
     here = [runner for _, runner in sorted(state.runners.items()) if runner.node_id == report.node_id]
     events += [RunnerStopped(runner_id=runner.runner_id) for runner in here if is_up(runner)]
     return events + _fail_peers(state, report.node_id, reason, now)
@@ -109,12 +108,10 @@ def _changed(node: Node, report: NodeSeen) -> list[Event]:
     return [changed]
 
 
-def _end_all_on(state: State, report: NodeSeen, now: float) -> list[Event]:
-    error = "the worker that ran this generation was restarted"
+def _end_all_on(state: State, node_id: NodeId, code: str, error: str) -> list[Event]:
+    """Every generation over that ran on a node, or with a rank on it."""
     events: list[Event] = []
     for _, instance in sorted(state.instances.items()):
-        if report.node_id in instance.node_ids:
-            running = generations_on(state, instance.instance_id)
-            events += ending.end_generations(running, "error", "runner_failed", error)
-    reason = f"the worker of another rank, on {report.facts.hostname}, was restarted"
-    return events + _fail_peers(state, report.node_id, reason, now)
+        if node_id in instance.node_ids:
+            events += ending.end_generations(generations_on(state, instance.instance_id), "error", code, error)
+    return events

@@ -29,7 +29,7 @@ from exo.domain.runner_status import (
     Waiting,
     Warming,
 )
-from exo.domain.state import Runner, State, generations_on, host_of
+from exo.domain.state import Runner, State, generations_on, host_of, is_up
 
 _ORDER = (Waiting, Connecting, Joining, Loading, Warming, Ready)
 """A living process only moves to the right."""
@@ -58,9 +58,7 @@ def status_seen(state: State, report: RunnerStatusSeen, now: float) -> list[Even
             return fail_runner(state, runner, status, now)
         case Stopped():
             instance = state.instances[runner.instance_id]
-            running = generations_on(state, runner.instance_id)
-            reason = f"the runner on {host_of(state, runner.node_id)} was stopped"
-            ended = ending.end_generations(running, "error", "runner_failed", reason)
+            ended = _end_running(state, runner, f"the runner on {host_of(state, runner.node_id)} was stopped")
             others = fail_others(state, instance, [runner.runner_id], "another rank was stopped", now)
             return [*ended, RunnerStopped(runner_id=runner.runner_id), *others]
         case _:
@@ -82,7 +80,7 @@ def fail_runner(state: State, runner: Runner, failed: Failed, now: float) -> lis
     if failed.permanent or failures >= limits.RUNNER_FAILURES:
         times = "" if failed.permanent else f" ({failures} times in a row)"
         return [*events, *ending.fail_instance(state, instance, reason + times)]
-    return [*_end_running(state, runner, reason), *events]
+    return [*_end_running(state, runner, f"the runner failed: {reason}"), *events]
 
 
 def fail_others(
@@ -94,11 +92,6 @@ def fail_others(
     return [RunnerFailed(runner_id=runner_id, reason=reason, retry_at=retry_at) for runner_id in up]
 
 
-def is_up(runner: Runner) -> bool:
-    """Whether it should have a process."""
-    return not isinstance(runner.status, Waiting | Stopped | Failed)
-
-
 def _named(state: State, instance: Instance, runner: Runner, reason: str) -> str:
     """Which of several ranks it was."""
     if len(instance.shards) == 1:
@@ -107,14 +100,13 @@ def _named(state: State, instance: Instance, runner: Runner, reason: str) -> str
     return f"rank {rank} on {host_of(state, runner.node_id)}: {reason}"
 
 
-def _end_running(state: State, runner: Runner, reason: str) -> list[Event]:
-    running = generations_on(state, runner.instance_id)
-    return ending.end_generations(running, "error", "runner_failed", f"the runner failed: {reason}")
+def _end_running(state: State, runner: Runner, error: str) -> list[Event]:
+    return ending.end_generations(generations_on(state, runner.instance_id), "error", "runner_failed", error)
 
 
 def _applies(runner: Runner, report: RunnerStatusSeen) -> bool:
     if isinstance(report.status, Connecting):
-        return report.process != runner.process and isinstance(runner.status, Waiting | Stopped | Failed)
+        return report.process != runner.process and not is_up(runner)
     if report.process != runner.process or isinstance(runner.status, Failed | Stopped):
         return False
     return _rank(report.status) > _rank(runner.status)
