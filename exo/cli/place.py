@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from exo.config import load_settings
+from exo.domain.shard import Backend, Sharding
 from exo.errors import ExoError
 
 WAIT = 10.0
@@ -20,8 +21,8 @@ def place(
     model: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")],
     nodes: Annotated[list[str] | None, typer.Option("--node", help="A node that must be among those chosen.")] = None,
     min_nodes: Annotated[int, typer.Option(min=1, help="Spread it over so many nodes at least.")] = 1,
-    sharding: Annotated[Literal["pipeline", "tensor"], typer.Option(help="How it is cut over several.")] = "pipeline",
-    backend: Annotated[Literal["ring", "jaccl"], typer.Option(help="How they talk: TCP, or RDMA.")] = "ring",
+    sharding: Annotated[Sharding, typer.Option(help="How it is cut over several.")] = "pipeline",
+    backend: Annotated[Backend, typer.Option(help="How they talk: TCP, or RDMA.")] = "ring",
     engine: Annotated[Literal["mlx", "vllm"] | None, typer.Option(help="What runs it.")] = None,
     context: Annotated[int | None, typer.Option(min=1, help="Tokens to reserve memory for.")] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Generations side by side.")] = None,
@@ -33,13 +34,8 @@ def place(
         return
     body = _given(model=model, engine=engine, context=context, slots=slots)
     body |= {"sharding": sharding, "backend": backend, "min_nodes": min_nodes, "node_ids": nodes or []}
-    answer = _asked("POST", "/place_instance", params={"wait": WAIT}, json=body)
-    for recorded in answer.get("events", []):
-        event = recorded["entry"]["event"]
-        if event["type"] == "InstancePlaced":
-            print(f"{event['instance']['instance_id']}: {event['reason']}")
-            return
-    raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")
+    event = _event("InstancePlaced", _asked("POST", "/place_instance", params={"wait": WAIT}, json=body))
+    print(f"{event['instance']['instance_id']}: {event['reason']}")
 
 
 def unload(
@@ -47,12 +43,7 @@ def unload(
 ) -> None:
     """Take an instance of a model away, and cancel what runs on it."""
     answer = _asked("DELETE", f"/instance/{quote(instance, safe='')}", params={"wait": WAIT})
-    for recorded in answer.get("events", []):
-        event = recorded["entry"]["event"]
-        if event["type"] == "InstanceDeleted":
-            print(f"{event['instance_id']} is unloaded")
-            return
-    raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")
+    print(f"{_event('InstanceDeleted', answer)['instance_id']} is unloaded")
 
 
 def _asked(method: str, path: str, **arguments: Any) -> dict[str, Any]:
@@ -66,6 +57,15 @@ def _asked(method: str, path: str, **arguments: Any) -> dict[str, Any]:
     if response.is_error:
         refused(response)
     return response.json()
+
+
+def _event(kind: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The first event of a type that a command led to. Raises ExoError where it has led to none yet."""
+    for recorded in answer.get("events", []):
+        event = recorded["entry"]["event"]
+        if event["type"] == kind:
+            return event
+    raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")
 
 
 def _given(**options: object) -> dict[str, Any]:

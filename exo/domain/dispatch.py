@@ -58,7 +58,7 @@ def _place_model(
     try:
         card = instances.card_of(state, model_id)
     except Rejected:
-        return []  # the node that has it is away; the deadline of the queue is running
+        return []  # the node that has it is away, or its folder is damaged; the deadline of the queue is running
     request = PlacementRequest(card)
     placement = place(state, request)
     if isinstance(placement, Placement):

@@ -8,7 +8,7 @@ CONTEXT_TOKENS = 8192
 SLOTS_MOST = 1024
 CONTEXT_MOST = 2**31
 NODES_MOST = 256
-"""What a placement may ask for at most; no model and no machine comes near either."""
+"""What a placement may ask for at most; no model and no cluster comes near any of them."""
 QUEUE_PER_MODEL = 1000
 """Generations that may wait for one model; the next is refused."""
 
@@ -20,7 +20,7 @@ CANCELLING = 10.0
 """A runner that was told to stop a generation has this long to say so."""
 
 RUNNER_WAITING = 3600.0
-"""From placement to a started process; covers bringing the model onto the disk."""
+"""From placement, a failure or a stop to a started process; covers bringing the model onto the disk."""
 RUNNER_CONNECTING = 60.0
 RUNNER_JOINING = 60.0
 """From the first rank's process that waits for its peers until all are connected."""

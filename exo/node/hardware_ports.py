@@ -25,6 +25,11 @@ def interface_kinds(names: Iterable[str], network_class: Path = NETWORK_CLASS) -
 def hardware_ports(names: tuple[str, ...]) -> Mapping[str, str]:
     """On a Mac: interface -> what its port is called. Asked again when there are others than `names`."""
     del names  # the key of the cache
+    return asked_hardware_ports()
+
+
+def asked_hardware_ports() -> dict[str, str]:
+    """On a Mac: interface -> what its port is called; elsewhere none. May take some seconds."""
     return parse_hardware_ports(output_of(NETWORKSETUP, NETWORKSETUP_SECONDS) or "")
 
 

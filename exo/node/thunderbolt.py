@@ -14,7 +14,7 @@ from typing import cast
 
 from exo.domain.node import ThunderboltPort
 from exo.node.command import output_of
-from exo.node.hardware_ports import NETWORKSETUP, NETWORKSETUP_SECONDS, parse_hardware_ports
+from exo.node.hardware_ports import asked_hardware_ports
 
 SYSTEM_PROFILER = ("/usr/sbin/system_profiler", "SPThunderboltDataType", "-json")
 SYSTEM_PROFILER_SECONDS = 20.0
@@ -43,7 +43,7 @@ def _period() -> int:
 def _ports(_period: int) -> tuple[ThunderboltPort, ...]:
     return parse_ports(
         output_of(SYSTEM_PROFILER, SYSTEM_PROFILER_SECONDS) or "",
-        parse_hardware_ports(output_of(NETWORKSETUP, NETWORKSETUP_SECONDS) or ""),
+        asked_hardware_ports(),
         parse_devices(output_of(IBV_DEVICES, RDMA_SECONDS) or ""),
     )
 

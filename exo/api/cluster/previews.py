@@ -41,7 +41,7 @@ def _plain(preview: Preview, names: Mapping[NodeId, str]) -> dict[str, Any]:
         "offered": placement is not None,
         "needed_bytes": preview.needed,
         "shards": [] if placement is None else _shards(placement, names),
-        "code": preview.code or None,
+        "code": preview.code,
         "reason": preview.reason,
     }
 

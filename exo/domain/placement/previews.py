@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from exo.domain.model_card import ModelCard
 from exo.domain.placement.choice import impossible, place_on
-from exo.domain.placement.request import Placement, PlacementRequest
-from exo.domain.placement.survey import Survey, survey
+from exo.domain.placement.request import Placement, PlacementRequest, Refused, RefusedCode
+from exo.domain.placement.survey import survey
 from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import Node, State
 
@@ -30,13 +30,13 @@ class Preview:
     """None: it cannot be taken."""
     reason: str
     """The figures of a placement, or why there is none."""
-    code: str = ""
+    code: RefusedCode | None = None
     """Of the refusal."""
 
 
-def previews(state: State, card: ModelCard, context: int | None = None, slots: int | None = None) -> list[Preview]:
+def previews(state: State, card: ModelCard, context: int | None = None) -> list[Preview]:
     """For MLX each sharding x backend x number of nodes, and vLLM on one node where any node has it."""
-    request = PlacementRequest(card, context, slots)
+    request = PlacementRequest(card, context)
     return [_preview(state, way) for way in _ways(state, request)]
 
 
@@ -52,37 +52,32 @@ def _ways(state: State, request: PlacementRequest) -> Iterator[PlacementRequest]
 
 def _preview(state: State, request: PlacementRequest) -> Preview:
     found = survey(state, request)
-    placement = _why_not_offered(state, request) or impossible(found) or place_on(found, found.nodes_least)
-    if isinstance(placement, str):
-        return _shown(found, None, placement, "not_offered")
-    if isinstance(placement, Placement):
-        return _shown(found, placement, placement.reason, "")
-    return _shown(found, None, placement.reason, placement.code)
-
-
-def _shown(found: Survey, placement: Placement | None, reason: str, code: str) -> Preview:
-    request = found.request
+    answer = _why_not_offered(state, request) or impossible(found) or place_on(found, found.nodes_least)
     return Preview(
         engine=request.runs_in,
         sharding=request.sharding,
         backend=request.backend,
         nodes=request.min_nodes,
         needed=found.needed,
-        placement=placement,
-        reason=reason,
-        code=code,
+        placement=None if isinstance(answer, Refused) else answer,
+        reason=answer.reason,
+        code=answer.code if isinstance(answer, Refused) else None,
     )
 
 
-def _why_not_offered(state: State, request: PlacementRequest) -> str | None:
+def _why_not_offered(state: State, request: PlacementRequest) -> Refused | None:
     """What would fit and not run."""
     card = request.card
     if not card.model_id.startswith(MLX_COMMUNITY) or card.quantization in UNQUANTIZED:
         return None
     if request.runs_in == "vllm":
-        return f"vLLM does not read MLX's {card.quantization} weights: choose an unquantized conversion"
+        return Refused(
+            "not_offered", f"vLLM does not read MLX's {card.quantization} weights: choose an unquantized conversion"
+        )
     if card.quantization in ("4bit", "8bit") and any(_has_cuda(node) for node in state.nodes.values()):
-        return f"MLX has no matrix product of {card.quantization} weights on CUDA, which this cluster has"
+        return Refused(
+            "not_offered", f"MLX has no matrix product of {card.quantization} weights on CUDA, which this cluster has"
+        )
     return None
 
 

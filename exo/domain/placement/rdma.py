@@ -1,8 +1,9 @@
 """What RDMA over Thunderbolt (mlx.distributed's jaccl) needs: a device from each rank to each other one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from exo.domain.ids import NodeId
 from exo.domain.placement.rings import COORDINATOR_ORDER, best_links
 from exo.domain.state import Node, names_of
 
@@ -26,7 +27,7 @@ def find_mesh(nodes: Sequence[Node]) -> Mesh | str:
         for other, device in zip(nodes, row, strict=True):
             if one is not other and not device:
                 return f"{names[one.node_id]} has no RDMA link to {names[other.node_id]}"
-    coordinators = _coordinators(nodes)
+    coordinators = _coordinators(nodes, names)
     if isinstance(coordinators, str):
         return coordinators
     return Mesh(devices, coordinators)
@@ -36,9 +37,9 @@ def _device(one: Node, other: Node) -> str:
     return next((link.device for link in one.links if link.kind == "rdma" and link.to == other.node_id), "")
 
 
-def _coordinators(nodes: Sequence[Node]) -> tuple[str, ...] | str:
+def _coordinators(nodes: Sequence[Node], names: Mapping[NodeId, str]) -> tuple[str, ...] | str:
     """The address of rank 0 as each rank reaches it; rank 0 itself listens at all of its own."""
-    first, names = nodes[0], names_of(nodes)
+    first = nodes[0]
     hops = best_links(nodes, COORDINATOR_ORDER)
     addresses = ["0.0.0.0"]
     for node in nodes[1:]:

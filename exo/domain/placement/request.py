@@ -19,8 +19,9 @@ RefusedCode = Literal[
     "no_ring",
     "no_rdma",
     "insufficient_memory",
+    "not_offered",
 ]
-"""Why a model has no place."""
+"""Why a model has no place. `not_offered` is of previews alone: it would fit, and would not run."""
 
 
 @dataclass(frozen=True, slots=True)

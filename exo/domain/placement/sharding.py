@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 from exo.domain.model_card import ModelCard
 
+TENSOR_MOST = 64
+"""Ranks that are tried when those are named that would do."""
+
 
 def pipeline_layers(layers: int, usable: Sequence[int], needed: int) -> list[int] | None:
     """Layers for each node, in proportion to its usable bytes by largest remainder, at least one each.
@@ -44,11 +47,7 @@ def tensor_problem(card: ModelCard, ranks: int) -> str | None:
     """Why a model cannot be cut into so many slices of every layer, and how many would do; None where it can."""
     if not card.supports_tensor:
         return f"mlx-lm does not shard the family {card.family} by tensor: use pipeline sharding"
-    odd = [
-        f"{value} {name}"
-        for name, value in (("heads", card.heads), ("KV heads", card.kv_heads), ("hidden size", card.hidden_size))
-        if value % ranks
-    ]
+    odd = _odd(card, ranks)
     if not odd:
         return None
     sizes = ", ".join(map(str, tensor_sizes(card)))
@@ -56,10 +55,12 @@ def tensor_problem(card: ModelCard, ranks: int) -> str | None:
     return f"{' and '.join(odd)} do not divide by {ranks}: {hint}"
 
 
-def tensor_sizes(card: ModelCard, most: int = 64) -> list[int]:
-    """The numbers of ranks, from two on, over which tensor sharding works."""
-    return [
-        ranks
-        for ranks in range(2, most + 1)
-        if card.heads % ranks == 0 and card.kv_heads % ranks == 0 and card.hidden_size % ranks == 0
-    ]
+def tensor_sizes(card: ModelCard) -> list[int]:
+    """The numbers of ranks, from two to TENSOR_MOST, over which the model's shape can be cut."""
+    return [ranks for ranks in range(2, TENSOR_MOST + 1) if not _odd(card, ranks)]
+
+
+def _odd(card: ModelCard, ranks: int) -> list[str]:
+    """What does not divide by the number of ranks."""
+    shape = (("heads", card.heads), ("KV heads", card.kv_heads), ("hidden size", card.hidden_size))
+    return [f"{value} {name}" for name, value in shape if value % ranks]

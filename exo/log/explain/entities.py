@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
+from exo.domain.ids import ModelId
 from exo.domain.messages.events import CommandRejected, Event, InstancePlaced, NodeChanged, NodeJoined, Recorded
+from exo.domain.model_card import short_name
 from exo.errors import Rejected
 
 Kind = Literal["node", "instance", "runner", "generation", "model", "key", "process", "api", "command", "sender"]
@@ -41,7 +43,7 @@ def mentions(recorded: Recorded) -> dict[Entity, str]:
     named |= _inside(entry.event)
     for entity in named:
         if entity.kind == "model":
-            named[entity] = entity.id.rsplit("/", 1)[-1]
+            named[entity] = short_name(ModelId(entity.id))
     ids = {entity.id for entity in named}
     if entry.source and entry.source not in ids:
         named[Entity("sender", entry.source)] = ""
