@@ -1,6 +1,7 @@
 """What the cluster is doing, in words: for the log, and for who waits for a model."""
 
 import logging
+from collections.abc import Iterable
 
 from exo.api.loading import Loading
 from exo.domain.ids import ModelId, RunnerId, TaskId
@@ -58,15 +59,18 @@ def waiting_for(state: State, model_id: ModelId, task_id: TaskId, loading: Loadi
         return f"waiting for a place for {model_id}"
     if any(is_ready(state, instance) for instance in instances):
         return f"waiting for a free slot of {model_id}"
-    statuses = sorted({status for instance in instances for status in statuses_of(state, instance, loading)})
-    return f"waiting for {model_id}: {', '.join(statuses)}"
+    return f"waiting for {model_id}: {', '.join(statuses_of(state, instances, loading))}"
 
 
-def statuses_of(state: State, instance: Instance, loading: Loading) -> list[str]:
-    """What an instance's runners are at, each word once: `loading 12 of 30 layers`, `connecting`."""
-    statuses = sorted({state.runners[runner_id].status.type for runner_id in instance.runner_ids})
+def statuses_of(state: State, instances: Iterable[Instance], loading: Loading) -> list[str]:
+    """What the instances' runners are at, sorted, each once: `connecting`, `loading 12 of 30 layers`."""
+    return sorted({status for instance in instances for status in _statuses(state, instance, loading)})
+
+
+def _statuses(state: State, instance: Instance, loading: Loading) -> set[str]:
+    statuses = {state.runners[runner_id].status.type for runner_id in instance.runner_ids}
     layers = loading.describe(state, instance)
-    return [f"{status} {layers}" if status == "loading" and layers else status for status in statuses]
+    return {f"{status} {layers}" if status == "loading" and layers else status for status in statuses}
 
 
 def _runner(state: State, runner_id: RunnerId) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import cast
 
 Message = Mapping[str, object]
@@ -16,6 +17,7 @@ _KIMI = "<|tool_calls_section_begin|>"
 """Kimi's templates write the ids of calls, and the model knows them as `functions.NAME:N`."""
 
 
+@cache
 def takes_tools(template: str) -> bool:
     """Whether the template has a place for tools: whether it names them outside of texts."""
     expressions = (_LITERAL.sub("", found.group()) for found in _EXPRESSION.finditer(template))

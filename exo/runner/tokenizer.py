@@ -1,11 +1,10 @@
-"""The tokenizer of a Hugging Face model folder. The one place that knows of transformers and tokenizers."""
+"""The tokenizer of a Hugging Face model folder. The one place that knows of transformers."""
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Fatal, Rejected
@@ -18,6 +17,7 @@ from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser, harmony_parsers
 from exo.runner.structured.compiling import Constraints
 from exo.runner.structured.guide import Guide
+from exo.runner.structured.threads import started
 from exo.runner.structured.vocabulary import Vocabulary
 
 # Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
@@ -28,8 +28,6 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
-
-T = TypeVar("T")
 
 PROMPT_END = 16
 """Tokens of a prompt's end that are looked at for whether it opens the reasoning."""
@@ -55,13 +53,15 @@ class HuggingFaceTokenizer:
         self._fast = fast
         self._end_tokens = _end_tokens(folder, loaded.eos_token_id)
         check_templates(folder, self._templates(), self._try_template)
-        self._added = {number: token for number, token in fast.get_added_tokens_decoder().items()}
+        self._added = fast.get_added_tokens_decoder()
+        self._shown: dict[frozenset[str], Mapping[int, str]] = {}
+        """Special tokens that stand for markers, by the markers: a model has few sets of them."""
         texts = {token.content for token in self._added.values()}
         self._format = detect_format("\n".join(self._templates().values()), texts)
         vocabulary = fast.get_vocab(with_added_tokens=False) if self._format.harmony else {}
         self._harmony_parsers = harmony_parsers(vocabulary) if vocabulary else None
         # It takes up to a second, and is not needed before the weights are there.
-        self._vocabulary = _in_background(partial(Vocabulary, fast.to_str(), self._end_tokens))
+        self._vocabulary = started(partial(Vocabulary, fast.to_str(), self._end_tokens), "vocabulary")
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -72,8 +72,7 @@ class HuggingFaceTokenizer:
         """The prompt's tokens by the model's chat template, ending where the assistant begins.
 
         Raises Rejected where there is no template, where the template refuses the messages (a role that it does not
-        know, an order that it does not allow), where a message's content is not text, or where there are tools and
-        the template has no place for them.
+        know, an order that it does not allow), or where there are tools and the template has no place for them.
         """
         given = arguments or {}
         if not self._chat.chat_template:
@@ -86,7 +85,7 @@ class HuggingFaceTokenizer:
                 code="tools_not_supported",
                 param="tools",
             )
-        conversation = with_known_ids([_flattened(message) for message in messages], template)
+        conversation = with_known_ids(messages, template)
         try:
             return self._rendered(conversation, given)
         except Exception as error:  # of any kind: a template computes
@@ -99,12 +98,14 @@ class HuggingFaceTokenizer:
 
     def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
         """A fresh one that leaves special tokens out, except those that are markers or part of one."""
-        shown = {
-            number: token.content
-            for number, token in self._added.items()
-            if token.special and any(token.content in marker for marker in markers)
-        }
-        return StreamDetokenizer(self._fast, shown)
+        wanted = frozenset(markers)
+        if wanted not in self._shown:
+            self._shown[wanted] = {
+                number: token.content
+                for number, token in self._added.items()
+                if token.special and any(token.content in marker for marker in wanted)
+            }
+        return StreamDetokenizer(self._fast, self._shown[wanted])
 
     @property
     def harmony_parsers(self) -> OpenParser | None:
@@ -171,27 +172,6 @@ class StreamDetokenizer:
         return self._markers.get(token, "")
 
 
-def _flattened(message: Message) -> dict[str, object]:
-    """The message with its text parts joined, since most templates take a string only. Raises Rejected for others."""
-    content = message.get("content")
-    if content is None or isinstance(content, str):
-        return {**message, "content": content or ""}
-    if not isinstance(content, Sequence):
-        raise Rejected("a message's content is neither a string nor a list of parts", param="messages")
-    return {**message, "content": "".join(_part_text(part) for part in cast(Sequence[object], content))}
-
-
-def _part_text(part: object) -> str:
-    """The text of a content part `{"type": "text", "text": ...}`. Raises Rejected for another kind."""
-    if isinstance(part, Mapping):
-        fields = cast(Mapping[str, object], part)
-        text = fields.get("text")
-        if fields.get("type") == "text" and isinstance(text, str):
-            return text
-        raise Rejected(f"content parts of type {fields.get('type')!r} are not supported, only text", param="messages")
-    raise Rejected("a content part is not an object", param="messages")
-
-
 def _end_tokens(folder: Path, own: int | None) -> frozenset[int]:
     """End tokens; `eos_token_id` in the configuration files is one id or a list of them. Raises Fatal for a file that
     is no JSON object."""
@@ -226,11 +206,3 @@ def _fault(folder: Path, error: Exception) -> str:
         f"no usable tokenizer in {folder}: tokenizer.json, tokenizer_config.json or config.json makes no sense "
         f"({text}): fetch the model again"
     )
-
-
-def _in_background(make: Callable[[], T]) -> Future[T]:
-    """What `make` returns, or raises, once it has; a thread of its own runs it."""
-    with_one = ThreadPoolExecutor(max_workers=1)
-    made = with_one.submit(make)
-    with_one.shutdown(wait=False)
-    return made

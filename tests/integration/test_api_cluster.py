@@ -125,6 +125,14 @@ def test_a_refused_command_is_an_error_where_it_is_waited_for(client: httpx.Clie
     assert answer.json()["error"]["code"] == "instance_not_found"
 
 
+def test_a_placement_with_more_context_than_the_model_has_names_its_own_parameter(client: httpx.Client) -> None:
+    most = client.get("/v1/models/scripted").json()["context_length"]
+    body = {"model": "scripted", "context": most + 1}
+    answer = client.post("/place_instance", params={"wait": 10}, json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "context_too_large", "context")
+
+
 def test_a_command_that_is_not_waited_for_can_be_looked_up(client: httpx.Client) -> None:
     answer = client.delete("/instance/nope")
     assert answer.status_code == 202

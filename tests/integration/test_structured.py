@@ -30,7 +30,7 @@ def vocabulary(embedded_model: Path) -> Vocabulary:
 
 @pytest.fixture(scope="module")
 def constraints(vocabulary: Vocabulary) -> Constraints:
-    return Constraints(vocabulary)
+    return Constraints(vocabulary, OutputFormat())
 
 
 def schema(value: object, strict: bool = True) -> JsonSchema:
@@ -190,10 +190,9 @@ HARMONY = Reasoning(closes=82, header=(80, 81))
         (THINKS, [1, 2], [5], "answer"),
         (THINKS, [1, 2], [90, 5, 6], "reasoning"),
         (THINKS, [1, 2], [90, 5, 91], "answer"),
-        (THINKS, [1, 90, 3], [5], "reasoning"),
-        (THINKS, [1, 90, 3], [91], "answer"),
         (THINKS, [90, 3, 91, 3], [], "answer"),
         (THINKS, [90, 91, *[1] * 20], [], "undecided"),
+        (THINKS, [1, 90, 3], [], "undecided"),
         (HARMONY, [1], [80, 70, 82, 5], "reasoning"),
         (HARMONY, [1], [80, 81, 82], "answer"),
         (HARMONY, [1], [80, 81, 7, 7, 82], "answer"),
@@ -205,7 +204,12 @@ HARMONY = Reasoning(closes=82, header=(80, 81))
 def test_the_answer_begins_after_the_reasoning(
     reasoning: Reasoning | None, prompt: list[int], tokens: list[int], stage: str
 ) -> None:
-    assert after(first_progress(reasoning, prompt), tokens) == stage
+    assert after(first_progress(reasoning, prompt, starts_inside=False), tokens) == stage
+
+
+@pytest.mark.parametrize(("tokens", "stage"), [([5], "reasoning"), ([91], "answer")])
+def test_the_answer_begins_after_reasoning_that_the_prompt_has_opened(tokens: list[int], stage: str) -> None:
+    assert after(first_progress(THINKS, [1, 90, 3], starts_inside=True), tokens) == stage
 
 
 def test_a_model_is_known_to_reason_by_its_form(vocabulary: Vocabulary) -> None:
@@ -226,7 +230,7 @@ def test_reasoning_is_free_and_the_answer_is_held(vocabulary: Vocabulary, constr
     from llguidance import LLMatcher
 
     matcher = LLMatcher(vocabulary.tokens, LLMatcher.grammar_from_regex("[0-9]"))
-    guide = Guide(matcher, first_progress(THINKS, [1, 2]), "guided_regex")
+    guide = Guide(matcher, first_progress(THINKS, [1, 2], starts_inside=False), "guided_regex")
     a, digit = (vocabulary.tokens.tokenize_str(text)[0] for text in "a7")
     first = guide.allowed()
     assert first is not None

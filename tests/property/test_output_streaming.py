@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
-from tests.pipelines import pipeline_of
+from tests.pipelines import pipeline_of, text_of
 
 STOP_LISTS = (["ab"], ["aab", "ba"], ["abab"], ["abb", "bb", "b" * 4], ["aba", "bab", "aabb"], ["a"])
 
@@ -31,7 +31,7 @@ def streamed(pieces: list[bytes], stops: list[str]) -> tuple[str, str | None]:
     text = ""
     for token in [*(tokenizer.token(piece) for piece in pieces), END_TOKEN]:
         result = pipeline.push(token, "stop" if token == END_TOKEN else None)
-        text += result.text
+        text += text_of(result)
         assert not any(stop and stop in text for stop in stops)
         if result.finished:
             return text, result.stop_sequence

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 import exo
 from exo.api.cluster import commands, events, health, instances, state
-from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, GenerationFailed, problem_of
+from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, CommandRefused, GenerationFailed, problem_of
 from exo.api.openai import chat, models
 from exo.errors import Rejected, Retryable
 
@@ -25,6 +25,7 @@ from exo.errors import Rejected, Retryable
         (Rejected("no", code="ambiguous_model", param="model"), 400, "ambiguous_model", "model"),
         (Retryable("not now"), 503, "unavailable", None),
         (GenerationFailed("context_length_exceeded", "too long"), 400, "context_length_exceeded", "messages"),
+        (CommandRefused("more than it has", code="context_too_large"), 400, "context_too_large", "context"),
         (GenerationFailed("runner_failed", "died"), 502, "runner_failed", None),
         (GenerationFailed("model_failed", "broken"), 503, "model_failed", "model"),
         (GenerationFailed("queue_timeout", "waited"), 504, "queue_timeout", None),

@@ -80,7 +80,7 @@ def test_layers_of_a_pipeline_are_summed_over_its_ranks() -> None:
     loading = Loading()
     loading.take(beat(0, 8, 12), BOTH)
     loading.take(beat(1, 4, 18), BOTH)
-    assert statuses_of(BOTH, instance(), loading) == ["loading 12 of 30 layers"]
+    assert statuses_of(BOTH, [instance()], loading) == ["loading 12 of 30 layers"]
     assert loading.layers_of(BOTH.runners[RunnerId("r0")]) == (8, 12)
 
 
@@ -93,10 +93,10 @@ def test_where_every_rank_has_a_slice_of_all_layers_the_slowest_counts() -> None
 
 def test_a_rank_that_has_said_nothing_or_was_another_process_counts_for_nothing() -> None:
     loading = Loading()
-    assert statuses_of(BOTH, instance(), loading) == ["loading"]
+    assert statuses_of(BOTH, [instance()], loading) == ["loading"]
     loading.take(beat(0, 0, 0), BOTH)
     loading.take(beat(1, 9, 18, process="an earlier one"), BOTH)
-    assert statuses_of(BOTH, instance(), loading) == ["loading"]
+    assert statuses_of(BOTH, [instance()], loading) == ["loading"]
 
 
 def test_a_runner_that_loads_no_more_is_forgotten() -> None:
@@ -104,7 +104,7 @@ def test_a_runner_that_loads_no_more_is_forgotten() -> None:
     loading.take(beat(1, 9, 18), BOTH)
     loading.take(beat(0, 8, 12), later)
     assert loading.describe(BOTH, instance()) == "8 of 12 layers"
-    assert statuses_of(later, instance(), loading) == ["connecting", "loading 8 of 12 layers"]
+    assert statuses_of(later, [instance()], loading) == ["connecting", "loading 8 of 12 layers"]
 
 
 def nodes(*names: tuple[str, str]) -> State:

@@ -99,7 +99,8 @@ def test_a_sign_of_life_is_a_comment_of_one_line() -> None:
 
 
 def test_a4_the_whole_answer_has_the_usage() -> None:
-    body = json.loads(completion(TaskId("t1"), 1700000000, ModelId("m"), Answer(["hel", "lo"]), end("length")))
+    answer = Answer(["hel", "lo"])
+    body = json.loads(completion(TaskId("t1"), 1700000000, ModelId("m"), answer, end("length"), with_logprobs=False))
     assert body == {
         "id": "chatcmpl-t1",
         "object": "chat.completion",

@@ -255,7 +255,7 @@ def test_who_said_goodbye_and_comes_back_has_its_instances(cluster: Cluster) -> 
 
 def test_more_context_than_the_model_has_is_refused(cluster: Cluster) -> None:
     refused = cluster.refusal(PlaceInstance(model_id=SMALL.model_id, context=SMALL.context + 1))
-    assert refused.code == "context_length_exceeded"
+    assert refused.code == "context_too_large"
     assert f"{SMALL.context} tokens, less than {SMALL.context + 1}" in refused.reason
 
 

@@ -16,6 +16,7 @@ from exo.runner.engines import make_engine
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.scripted import CRASH_EXIT_CODE, ScriptedEngine
 from tests.pipelines import pipeline_of
+from tests.pipelines import text_of as answer_text
 
 CARD = ModelCard(
     model_id=ModelId("tests/scripted"),
@@ -65,7 +66,7 @@ def drain(engine: ScriptedEngine) -> list[EngineOutput]:
 def text_of(engine: ScriptedEngine, outputs: list[EngineOutput], task_id: TaskId) -> str:
     pipeline = pipeline_of(engine.tokenizer)
     tokens = [output for output in outputs if isinstance(output, TokenOutput) and output.task_id == task_id]
-    return "".join(pipeline.push(token.token, token.finish_reason).text for token in tokens)
+    return "".join(answer_text(pipeline.push(token.token, token.finish_reason)) for token in tokens)
 
 
 def test_plain_text_is_echoed_word_by_word(engine: ScriptedEngine) -> None:
@@ -221,7 +222,7 @@ def test_the_last_user_message_is_the_prompt() -> None:
     tokenizer = ScriptedEngine().tokenizer
     messages = [
         {"role": "user", "content": "first"},
-        {"role": "user", "content": [{"type": "text", "text": "se"}, {"type": "text", "text": "cond"}]},
+        {"role": "user", "content": "second"},
         {"role": "assistant", "content": "third"},
     ]
     assert bytes(tokenizer.encode_chat(messages)) == b"second"

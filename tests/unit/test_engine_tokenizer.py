@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from exo.domain.constraint import JsonObject
+from exo.domain.messages.requests import GenerationRequest
+from exo.domain.sampling import SamplingParams
 from exo.errors import Fatal, Rejected
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
@@ -47,25 +50,11 @@ def test_a_chat_becomes_tokens_and_ends_where_the_assistant_begins(tokenizer: Hu
     assert "".join(decode(tokenizer, tokens)) == "<user>Hé<assistant>"
 
 
-def test_text_parts_are_joined(tokenizer: HuggingFaceTokenizer) -> None:
-    parts = [{"type": "text", "text": "one "}, {"type": "text", "text": "two"}]
-    whole = tokenizer.encode_chat([{"role": "user", "content": "one two"}])
-    assert tokenizer.encode_chat([{"role": "user", "content": parts}]) == whole
-
-
-def test_a_message_without_content_is_an_empty_one(tokenizer: HuggingFaceTokenizer) -> None:
-    empty = tokenizer.encode_chat([{"role": "user", "content": ""}])
-    assert tokenizer.encode_chat([{"role": "user", "content": None}]) == empty
-
-
 @pytest.mark.parametrize(
     ("message", "cause"),
     [
         ({"role": "tool", "content": "x"}, "tools are not for this model"),
         ({"content": "x"}, "template"),
-        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "image_url"),
-        ({"role": "user", "content": 5}, "neither"),
-        ({"role": "user", "content": ["x"]}, "not an object"),
         ({"role": "user", "content": "\ud800"}, "template"),
     ],
 )
@@ -150,3 +139,21 @@ def test_the_format_comes_from_the_folder_and_the_prompts_end(tokenizer: Hugging
     assert tokenizer.output_format([*prompt, 258]).starts_inside
     assert not tokenizer.output_format([*prompt, 258, 259]).starts_inside
     assert tokenizer.harmony_parsers is None
+
+
+def test_a_message_that_ends_like_a_prompt_that_opens_reasoning_does_not_free_the_answer(
+    tmp_path: Path,
+) -> None:
+    tokenizer = HuggingFaceTokenizer(make_folder(tmp_path, TEMPLATE.replace("<assistant>", ">")))
+    request = GenerationRequest(messages=(), params=SamplingParams(constraint=JsonObject()))
+    prompt = tokenizer.encode_chat([{"role": "user", "content": "x<think>"}])
+    assert 258 in prompt[-4:]
+    guide = tokenizer.guide(request, prompt)
+    assert guide is not None
+    allowed = guide.allowed()
+    assert allowed is not None
+    (brace,), (letter,) = (tokenizer.encode_chat([{"role": "user", "content": one}])[6:-2] for one in "{x")
+    assert (bool(allowed[258]), bool(allowed[brace]), bool(allowed[letter])) == (True, True, False)
+    opened = tokenizer.guide(request, [*prompt, 258])
+    assert opened is not None
+    assert opened.allowed() is None

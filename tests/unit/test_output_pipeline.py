@@ -6,7 +6,7 @@ from exo.runner.output.format import OutputFormat
 from exo.runner.output.opening import open_pipeline
 from exo.runner.output.pipeline import PipelineResult
 from exo.runner.output.segments import Call, Segment, Text
-from tests.pipelines import pipeline_of
+from tests.pipelines import pipeline_of, text_of
 
 
 def test_an_end_token_adds_no_text() -> None:
@@ -46,9 +46,9 @@ def test_a_character_cut_over_tokens_comes_whole_and_an_incomplete_one_not_at_al
     tokenizer = ScriptedTokenizer()
     pipeline = pipeline_of(tokenizer)
     rocket = list("🚀".encode())
-    assert pipeline.push(tokenizer.token(rocket[:3])).text == ""
-    assert pipeline.push(tokenizer.token(rocket[3:])).text == "🚀"
-    assert pipeline.push(tokenizer.token(rocket[:2])).text == ""
+    assert text_of(pipeline.push(tokenizer.token(rocket[:3]))) == ""
+    assert text_of(pipeline.push(tokenizer.token(rocket[3:]))) == "🚀"
+    assert text_of(pipeline.push(tokenizer.token(rocket[:2]))) == ""
     assert pipeline.push(END_TOKEN, "stop") == PipelineResult((), "stop")
 
 

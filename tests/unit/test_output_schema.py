@@ -99,6 +99,29 @@ def test_a_tool_that_was_not_offered_keeps_its_arguments() -> None:
     assert ToolSchemas().complete(ParsedCall("g", {"v": "5"})).arguments == '{"v": "5"}'
 
 
+class Counted(dict[str, Any]):
+    """A schema that counts how often it is looked at."""
+
+    looks = 0
+
+    def get(self, key: str, default: object = None) -> Any:
+        self.looks += key == "type"
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("references", [1, 200])
+def test_a_schema_that_refers_to_itself_is_looked_at_once(references: int) -> None:
+    schema = Counted(anyOf=[{"$ref": "#/properties/v"} for _ in range(references)] + [INTEGER])
+    assert fitted(Verbatim("5"), schema) == 5
+    assert schema.looks == 1
+
+
+def test_references_are_followed_however_many_there_are() -> None:
+    chain: dict[str, Any] = {f"d{number}": {"$ref": f"#/$defs/d{number + 1}"} for number in range(5000)}
+    parameters = {"$defs": chain | {"d5000": INTEGER}, "properties": {"v": {"$ref": "#/$defs/d0"}}}
+    assert ToolSchemas({"f": parameters}).complete(ParsedCall("f", {"v": "5"})).arguments == '{"v": 5}'
+
+
 @pytest.mark.parametrize("text", ["[" * 5000 + "]" * 5000, "[" * 500 + "]" * 500, "{", "", "'a'", "1 2"])
 def test_what_cannot_be_json_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -57,6 +57,5 @@ def _why_none(api: Api) -> str:
         return "no model is placed"
     if any(is_ready(state, instance) for instance in state.instances.values()):
         return "the nodes with a ready model are silent"
-    instances = state.instances.values()
-    statuses = sorted({status for instance in instances for status in statuses_of(state, instance, api.loading)})
+    statuses = statuses_of(state, state.instances.values(), api.loading)
     return f"no model is ready: its runners are {', '.join(statuses)}"

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, assert_never
 
-from pydantic import BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.openai.messages import Strict
+from exo.api.openai.messages import Name, Strict
 from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 
 FORMATS = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
@@ -28,7 +28,7 @@ Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=
 class NamedSchema(Strict):
     """`json_schema` of a response format."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    name: Name
     description: str | None = None
     schema_: Annotated[JsonSchemaText | None, Field(alias="schema")] = None
     strict: bool | None = None

@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Json, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Json,
+    JsonValue,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError, to_json
 
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
@@ -21,6 +31,10 @@ class Strict(BaseModel):
     """Part of a request: nothing is converted, and nothing that would be ignored is accepted."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+"""Of a tool or a schema. OpenAI's rule; no model's way of writing calls tears such a name apart."""
 
 
 class ContentPart(Strict):

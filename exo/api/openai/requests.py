@@ -220,5 +220,5 @@ class ChatCompletionRequest(Strict):
         return next((one for one in asked if one is not None), None)
 
     def _constraint(self) -> Constraint | None:
-        asked = ((name, constraint_of(getattr(self, name), name)) for name in FORMATS)
-        return next((constraint for _, constraint in asked if constraint is not None), None)
+        asked = (constraint_of(getattr(self, name), name) for name in FORMATS)
+        return next((constraint for constraint in asked if constraint is not None), None)

@@ -28,7 +28,7 @@ def usage_of(usage: Usage) -> dict[str, object]:
 
 
 def completion(
-    task_id: TaskId, created: int, model_id: ModelId, answer: Answer, end: EndPiece, with_logprobs: bool = False
+    task_id: TaskId, created: int, model_id: ModelId, answer: Answer, end: EndPiece, with_logprobs: bool
 ) -> bytes:
     """The answer in one piece."""
     choice = {"index": 0, "message": answer.message(), "finish_reason": end.finish_reason}

@@ -3,22 +3,20 @@
 from collections import Counter
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, JsonValue, field_validator
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.openai.messages import Strict
+from exo.api.openai.messages import Name, Strict
 from exo.domain.messages.requests import Tool, ToolChoice
 
 TOOLS_MOST = 128
 """OpenAI's limit."""
-ToolName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-"""OpenAI's rule; no model's way of writing calls tears such a name apart."""
 
 
 class Function(Strict):
     """A function that the client has."""
 
-    name: ToolName
+    name: Name
     description: str | None = None
     parameters: dict[str, JsonValue] | None = None
     strict: bool | None = None
@@ -51,7 +49,7 @@ class ToolDefinition(Strict):
 class ChosenFunction(Strict):
     """The name of a function."""
 
-    name: ToolName
+    name: Name
 
 
 class ChosenTool(Strict):

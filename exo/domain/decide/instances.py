@@ -32,7 +32,7 @@ def place_instance(state: State, command: PlaceInstance, new_id: Callable[[], st
     card = card_of(state, command.model_id)
     if command.context is not None and command.context > card.context:
         reason = f"'{command.model_id}' has a context of {card.context} tokens, less than {command.context}"
-        raise Rejected(reason, code="context_length_exceeded", param="context")
+        raise Rejected(reason, code="context_too_large", param="context")
     request = PlacementRequest(
         card=card,
         context=command.context,

@@ -2,7 +2,6 @@
 
 import codecs
 from collections.abc import Collection, Mapping, Sequence
-from typing import cast
 
 from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Rejected
@@ -31,10 +30,10 @@ class ScriptedTokenizer:
     def encode_chat(
         self, messages: Sequence[Mapping[str, object]], arguments: Mapping[str, object] | None = None
     ) -> list[int]:
-        """The bytes of the last user message. Raises Rejected where there is none, or where it is not text."""
+        """The bytes of the last user message. Raises Rejected where there is none."""
         for message in reversed(messages):
             if message.get("role") == "user":
-                return list(_text(message.get("content")).encode(errors="replace"))
+                return list(str(message["content"]).encode(errors="replace"))
         raise Rejected("there is no user message", param="messages")
 
     def output_format(self, prompt: Sequence[int]) -> OutputFormat:
@@ -102,15 +101,3 @@ class ScriptedDetokenizer:
     def marker(self, token: int) -> str:
         """None: no token is special but the end token."""
         return ""
-
-
-def _text(content: object) -> str:
-    """A message's content: a string, or a list of text parts."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, Sequence):
-        parts = [
-            cast(Mapping[str, object], part) for part in cast(Sequence[object], content) if isinstance(part, Mapping)
-        ]
-        return "".join(str(part.get("text", "")) for part in parts)
-    raise Rejected("the user message has no content", param="messages")

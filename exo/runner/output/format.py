@@ -42,6 +42,3 @@ class OutputFormat(Frozen):
     """Whether the prompt's end has opened the reasoning."""
     harmony: bool = False
     """Whether the output is Harmony's messages, which have reasoning and calls of their own."""
-
-
-PLAIN = OutputFormat()

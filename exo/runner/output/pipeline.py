@@ -24,11 +24,6 @@ class PipelineResult:
     stop_sequence: str | None = None
     holds: bool = False
 
-    @property
-    def text(self) -> str:
-        """The answer's text among the segments."""
-        return "".join(segment.text for segment in self.segments if isinstance(segment, Text))
-
 
 class OutputPipeline:
     """Takes a generation's tokens apart, and cuts the answer at the first stop sequence, or after the last call.

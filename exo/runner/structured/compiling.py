@@ -6,7 +6,7 @@ from llguidance import LLMatcher
 
 from exo.domain.constraint import Constraint
 from exo.domain.messages.requests import GenerationRequest
-from exo.runner.output.format import PLAIN, OutputFormat
+from exo.runner.output.format import OutputFormat
 from exo.runner.structured.grammars import grammar_of, invalid
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.reasoning import find_reasoning, first_progress
@@ -20,7 +20,7 @@ class Constraints:
 
     __slots__ = ("_form", "_reasoning", "_vocabulary")
 
-    def __init__(self, vocabulary: Vocabulary, form: OutputFormat = PLAIN) -> None:
+    def __init__(self, vocabulary: Vocabulary, form: OutputFormat) -> None:
         self._vocabulary = vocabulary
         self._form = form
         self._reasoning = find_reasoning(vocabulary, form)
@@ -45,7 +45,8 @@ class Constraints:
         matcher = LLMatcher(self._vocabulary.tokens, grammar, log_level=0)
         if matcher.is_error():
             raise invalid(constraint, short(matcher.get_error()))
-        guide = Guide(matcher, first_progress(self._reasoning, prompt), constraint.param)
+        progress = first_progress(self._reasoning, prompt, self._form.starts_inside)
+        guide = Guide(matcher, progress, constraint.param)
         guide.prepare()
         if guide.problem:
             raise invalid(constraint, short(guide.problem))

@@ -11,7 +11,7 @@ Stage = Literal["undecided", "reasoning", "answer"]
 """Undecided: the next token may open the reasoning, or be the answer's first."""
 
 PROMPT_END = 8
-"""Tokens at a prompt's end in which a template opens reasoning, or opens and closes it."""
+"""Tokens at a prompt's end in which a template closes reasoning, so that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,13 @@ class Progress:
         return replace(self, header=_header(reasoning.header, self.header, token))
 
 
-def first_progress(reasoning: Reasoning | None, prompt: Sequence[int]) -> Progress:
-    """Where a generation begins that goes on with this prompt."""
+def first_progress(reasoning: Reasoning | None, prompt: Sequence[int], starts_inside: bool) -> Progress:
+    """Where a generation begins that goes on with this prompt. `starts_inside`: the prompt has opened the reasoning."""
     if reasoning is None:
         return Progress(None, "answer")
-    if reasoning.opens is None:
+    if reasoning.opens is None or starts_inside:
         return Progress(reasoning, "reasoning")
-    for token in reversed(prompt[-PROMPT_END:]):
-        if token == reasoning.opens:
-            return Progress(reasoning, "reasoning")
-        if token == reasoning.closes:
-            return Progress(reasoning, "answer")
-    return Progress(reasoning, "undecided")
+    return Progress(reasoning, "answer" if reasoning.closes in prompt[-PROMPT_END:] else "undecided")
 
 
 def _header(wanted: tuple[int, ...], seen: tuple[int, ...], token: int) -> tuple[int, ...]:

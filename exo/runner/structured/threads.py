@@ -33,7 +33,7 @@ class CompileThreads:
         """What `work` returns or raises. Raises Rejected, about the API's parameter `param`, where it takes too long:
         `invalid_response_format`; where others do, so that its turn does not come: `unavailable`."""
         await self._turn(param)
-        running = asyncio.wrap_future(_started(work))
+        running = asyncio.wrap_future(started(work, "compile"))
         running.add_done_callback(lambda _: self._free.release())
         try:
             return await asyncio.wait_for(asyncio.shield(running), self._patience)
@@ -56,11 +56,11 @@ class CompileThreads:
             ) from error
 
 
-def _started(work: Callable[[], T]) -> Future[T]:
-    """What `work` returns or raises, once it has; it runs already."""
+def started(work: Callable[[], T], name: str) -> Future[T]:
+    """What `work` returns or raises, once it has; it runs already, in a thread of its own with this name."""
     future = Future[T]()
     future.set_running_or_notify_cancel()
-    threading.Thread(target=_run, args=(work, future), name="compile", daemon=True).start()
+    threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()
     return future
 
 

@@ -1,11 +1,11 @@
 """A model's tokens as bytes."""
 
-import json
 from collections.abc import Iterable
 
 from llguidance import LLTokenizer
 
 from exo.errors import Fatal
+from exo.runner.structured.grammars import quoted
 
 
 class Vocabulary:
@@ -38,4 +38,4 @@ class Vocabulary:
         """`text` as Lark: as a token where it is a special one, which a literal does not stand for."""
         token = self.find(text)
         is_special = token is not None and self.tokens.is_special_token(token)
-        return f"<[{token}]>" if is_special else json.dumps(text, ensure_ascii=False)
+        return f"<[{token}]>" if is_special else quoted(text)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from exo.runner.output.segments import Reasoning, Segment, Text
 from exo.runner.output.tools.calls import ToolSchemas
-from exo.runner.output.tools.hermes import call_of
+from exo.runner.output.tools.hermes import call_with
 from exo.runner.output.tools.json_values import read_json
 
 ANALYSIS = "analysis"
@@ -85,4 +85,4 @@ class HarmonyMessages:
     def _call(self, text: str) -> Segment:
         name = (self._header.recipient or "").removeprefix(FUNCTIONS)
         arguments = read_json(text) if text.strip() else {}
-        return self._schemas.complete(call_of({"name": name, "arguments": arguments}))
+        return self._schemas.complete(call_with(name, arguments))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from exo.runner.output.markers import first_marker
+from exo.runner.output.markers import Hit, first_marker
 from exo.runner.output.segments import Call, Segment, Text
 from exo.runner.output.tools.calls import ParsedCall, ToolSchemas
 
@@ -81,8 +81,8 @@ class MarkedBlock:
         self._item_at: int | None = None if markup.item_open else self._at
         """Where the item's text begins, None between items."""
         self._search_at = self._at
-        self._passed: list[int] = []
-        """Where closing markers were passed over, because they may be part of a value."""
+        self._passed: list[Hit] = []
+        """Closing markers that were passed over, because they may be part of a value."""
         self._called = False
         self._unread: list[str] = []
         """Items that could not be read, while it is open whether any can."""
@@ -136,10 +136,10 @@ class MarkedBlock:
         closes = [marker for marker in (self._markup.close, self._markup.item_close) if marker]
         while (hit := first_marker(self._text, closes, self._search_at)) is not None:
             if len(self._passed) < CLOSES_PASSED_OVER and self._markup.is_value_open(self._item(hit.start)):
-                self._passed.append(hit.start)
+                self._passed.append(hit)
                 self._search_at = hit.end
                 continue
-            return self._close_item(hit.start, segments)
+            return self._close_item(hit, segments)
         self._wait(max(map(len, closes)))
         return None
 
@@ -150,21 +150,18 @@ class MarkedBlock:
     def _item(self, end: int) -> str:
         return self._text[self._item_at : end]
 
-    def _close_item(self, end: int, segments: list[Segment]) -> Step:
-        """The item ends at `end`, where a closing marker begins."""
-        closes = [marker for marker in (self._markup.item_close, self._markup.close) if marker]
-        hit = first_marker(self._text, closes, end)
-        after = end if hit is None else hit.end
+    def _close_item(self, close: Hit, segments: list[Segment]) -> Step:
+        """The item ends with this closing marker."""
         try:
-            calls = [self._schemas.complete(call) for call in self._markup.read(self._item(end))]
+            calls = [self._schemas.complete(call) for call in self._markup.read(self._item(close.start))]
         except (ValueError, RecursionError):
             calls = []
-        self._take(calls, self._text[self._at : after], segments)
-        self._at = self._search_at = after
+        self._take(calls, self._text[self._at : close.end], segments)
+        self._at = self._search_at = close.end
         self._item_at = None
         self._passed = []
-        if self._markup.item_close is None or (hit is not None and hit.marker == self._markup.close):
-            return self._over(after, segments)
+        if close.marker == self._markup.close:
+            return self._over(close.end, segments)
         return Step(segments)
 
     def _take(self, calls: list[Call], text: str, segments: list[Segment]) -> None:

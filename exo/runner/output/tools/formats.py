@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from exo.runner.output.format import ToolFormat
@@ -26,7 +26,8 @@ class ToolSyntax:
     ignored: tuple[str, ...] = ()
     """Markers that mean nothing anywhere."""
     bare: Callable[[ToolSchemas, str], Block] | None = None
-    """What a brace opens where an answer begins, and the white space before it, in a format without markers."""
+    """What a brace opens, and the white space before it, in a format without markers: where an answer begins, after
+    each call, and after an ignored marker."""
     special: tuple[str, ...] = ()
     """All that may be special tokens, and must be seen nevertheless."""
 
@@ -59,7 +60,7 @@ def _dsml(outer: str) -> ToolSyntax:
 
 
 def _with_special(syntax: ToolSyntax, *more: str) -> ToolSyntax:
-    return ToolSyntax(syntax.openers, syntax.strays, syntax.ignored, syntax.bare, (*syntax.special, *more))
+    return replace(syntax, special=(*syntax.special, *more))
 
 
 _HERMES = _marked(

@@ -29,7 +29,12 @@ def call_of(value: object, *, arguments_needed: bool = False) -> ParsedCall:
     given = [fields[key] for key in ARGUMENT_KEYS if key in fields]
     if arguments_needed and not given:
         raise ValueError("the call has no arguments")
-    return ParsedCall(named(fields.get("name")), _arguments(given[0] if given else None))
+    return call_with(fields.get("name"), given[0] if given else None)
+
+
+def call_with(name: object, arguments: Json) -> ParsedCall:
+    """The call of a name with arguments. Raises ValueError where the name is none, or they are no object."""
+    return ParsedCall(named(name), _arguments(arguments))
 
 
 def _arguments(value: Json) -> Mapping[str, Json]:

@@ -4,8 +4,8 @@ import re
 
 from exo.runner.output.segments import Segment, Text
 from exo.runner.output.tools.block import Step
-from exo.runner.output.tools.calls import ParsedCall, ToolSchemas, named
-from exo.runner.output.tools.hermes import call_of, calls_of
+from exo.runner.output.tools.calls import ToolSchemas
+from exo.runner.output.tools.hermes import call_of, call_with, calls_of
 from exo.runner.output.tools.json_scan import JsonScan
 from exo.runner.output.tools.json_values import read_json
 
@@ -63,7 +63,7 @@ class MistralBlock:
     def _ended(self, text: str, end: int) -> Step:
         try:
             value = read_json(text[:end])
-            calls = calls_of(value) if self._name is None else [_with_arguments(self._name, value)]
+            calls = calls_of(value) if self._name is None else [call_with(self._name, value)]
             segments: list[Segment] = [self._schemas.complete(call) for call in calls]
         except (ValueError, RecursionError):
             return Step([Text(TOOL_CALLS + self._head + text[:end])], text[end:])
@@ -103,7 +103,3 @@ class BareJsonBlock:
     def cut(self, by_itself: bool) -> Step:
         """Nothing more comes: it is text."""
         return Step([Text(self._blank + self._scan.text)], "")
-
-
-def _with_arguments(name: str, arguments: object) -> ParsedCall:
-    return call_of({"name": named(name), "arguments": arguments}, arguments_needed=True)

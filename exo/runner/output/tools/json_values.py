@@ -45,8 +45,8 @@ def write_json(value: Json) -> str:
 def finite_number(text: str) -> int | float | None:
     """The number that a JSON literal stands for, None where it is none that JSON can hold."""
     try:
-        value = json.loads(text, parse_float=_float_or_text, parse_int=_int_or_text, parse_constant=str)
-    except (ValueError, RecursionError):
+        value = read_json(text)
+    except ValueError:
         return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 

@@ -8,8 +8,6 @@ from exo.runner.output.tools.json_values import Json, finite_number, read_json, 
 
 Schema = Mapping[str, object]
 
-REFERENCES_MOST = 8
-"""References and unions that are followed one inside the other: a schema may refer to itself."""
 _TYPES: Mapping[type[object], str] = {
     bool: "boolean",
     int: "integer",
@@ -43,7 +41,7 @@ class _Types:
 
     @classmethod
     def of(cls, schema: object, root: Schema) -> "_Types":
-        return cls(tuple(_branches(schema, root, REFERENCES_MOST)), root)
+        return cls(tuple(_branches(schema, root)), root)
 
     def allows(self, kind: str) -> bool:
         return any(allowed == kind for allowed, _ in self.branches)
@@ -55,17 +53,26 @@ class _Types:
         return {}
 
 
-def _branches(schema: object, root: Schema, left: int) -> Iterator[tuple[str, Schema]]:
-    if not isinstance(schema, Mapping) or left == 0:
-        return
-    fields = cast(Schema, schema)
-    if isinstance(reference := fields.get("$ref"), str):
-        yield from _branches(_resolved(reference, root), root, left - 1)
-    for union in ("anyOf", "oneOf", "allOf"):
-        for member in _items(fields.get(union)):
-            yield from _branches(member, root, left - 1)
-    for kind in _kinds(fields):
-        yield kind, fields
+def _branches(schema: object, root: Schema) -> Iterator[tuple[str, Schema]]:
+    """The types of a schema, after those of what it refers to. Each schema once, since it may refer to itself."""
+    seen: set[int] = set()
+    rest: list[tuple[object, bool]] = [(schema, False)]
+    while rest:
+        one, members_done = rest.pop()
+        fields = _fields(one)
+        if members_done:
+            yield from ((kind, fields) for kind in _kinds(fields))
+        elif id(one) not in seen:
+            seen.add(id(one))
+            rest.append((one, True))
+            rest += [(member, False) for member in reversed(_members(fields, root))]
+
+
+def _members(schema: Schema, root: Schema) -> list[object]:
+    """The schemas that it refers to, and those that it unites."""
+    reference = schema.get("$ref")
+    referred = [_resolved(reference, root)] if isinstance(reference, str) else []
+    return referred + [member for union in ("anyOf", "oneOf", "allOf") for member in _items(schema.get(union))]
 
 
 def _kinds(schema: Schema) -> list[str]:

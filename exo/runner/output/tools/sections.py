@@ -3,7 +3,7 @@
 import re
 
 from exo.runner.output.tools.calls import ParsedCall, named
-from exo.runner.output.tools.hermes import call_of
+from exo.runner.output.tools.hermes import call_with
 from exo.runner.output.tools.json_values import read_json
 
 KIMI_ARGUMENTS = "<|tool_call_argument_begin|>"
@@ -18,7 +18,7 @@ def kimi_calls(body: str) -> list[ParsedCall]:
     match = _KIMI_ID.fullmatch(named(head))
     if match is None:
         raise ValueError("the call has no name")
-    return [_call(match["name"], arguments)]
+    return [call_with(match["name"], read_json(arguments))]
 
 
 def deepseek_calls(body: str) -> list[ParsedCall]:
@@ -29,9 +29,5 @@ def deepseek_calls(body: str) -> list[ParsedCall]:
         arguments, _, after = fenced.removeprefix("json").rpartition(FENCE)
         if after.strip():
             raise ValueError("there is something after the arguments")
-        return [_call(name, arguments)]
-    return [_call(head, tail)]
-
-
-def _call(name: str, arguments: str) -> ParsedCall:
-    return call_of({"name": named(name), "arguments": read_json(arguments)}, arguments_needed=True)
+        return [call_with(name, read_json(arguments))]
+    return [call_with(head, read_json(tail))]
