@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from exo.config import load_settings
-from exo.domain.state import Node, State, generations_on, host_of
+from exo.domain.state import Node, State, generations_on, host_of, names_of
 from exo.errors import ExoError
 
 
@@ -53,16 +53,17 @@ def show(state: State, ready: object, console: Console) -> None:
 
 def _nodes(state: State) -> Table:
     table = Table("node", "machine", "memory free", "GPUs", "engines", title="Nodes", title_justify="left")
-    for _, node in sorted(state.nodes.items()):
-        table.add_row(*_node_row(node))
+    names = names_of(state.nodes.values())
+    for node_id, node in sorted(state.nodes.items()):
+        table.add_row(*_node_row(node, names[node_id]))
     return table
 
 
-def _node_row(node: Node) -> tuple[str, ...]:
+def _node_row(node: Node, name: str) -> tuple[str, ...]:
     facts = node.facts
     return (
         node.node_id[:8],
-        f"{facts.hostname}, {facts.chip}, {facts.cores} cores",
+        f"{name}, {facts.chip}, {facts.cores} cores",
         f"{node.available_bytes / 1e9:.1f} of {facts.memory_bytes / 1e9:.1f} GB",
         ", ".join(gpu.name for gpu in facts.gpus) or "none",
         ", ".join(facts.engines) or "none",

@@ -1,7 +1,7 @@
 """`exo log diff`: what changed between two moments, for people and for programs."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -9,6 +9,7 @@ import typer
 
 from exo.cli.log.options import MOMENT, HomeOption, JsonOption, log_file, moment, opened, progress, run
 from exo.cli.log.view import local_time
+from exo.domain.ids import NodeId
 from exo.domain.state import ENDED_KEPT
 from exo.log.explain.diff import Diff, GroupDiff, Plain, diff_between
 from exo.log.moments import Moment, position_of
@@ -56,17 +57,17 @@ def lines(found: Diff) -> Iterator[str]:
     for name, group in found.groups.items():
         yield ""
         yield name
-        yield from _group(name, group)
+        yield from _group(name, group, found.names)
 
 
-def _group(name: str, group: GroupDiff) -> Iterator[str]:
+def _group(name: str, group: GroupDiff, names: Mapping[NodeId, str]) -> Iterator[str]:
     for identifier, value in group.added.items():
-        yield f"  + {identifier}  {_described(name, value)}"
+        yield f"  + {identifier}  {_described(name, value, names)}"
     if name == "ended" and group.removed and group.added:
         yield f"  - {len(group.removed)} older: State keeps the last {ENDED_KEPT}"
     else:
         for identifier, value in group.removed.items():
-            yield f"  - {identifier}  {_described(name, value)}"
+            yield f"  - {identifier}  {_described(name, value, names)}"
     for identifier, changes in group.changed.items():
         yield f"  ~ {identifier}"
         yield from _fields(changes, "      ")
@@ -78,12 +79,12 @@ def _fields(changes: dict[str, tuple[object, object]], indent: str) -> Iterator[
         yield f"{indent}{path:<{width}}  {_value(path, old)} -> {_value(path, new)}"
 
 
-def _described(name: str, value: Plain) -> str:
+def _described(name: str, value: Plain, names: Mapping[NodeId, str]) -> str:
     """What there is to know of something new or gone, on one line."""
     match name:
         case "nodes":
-            facts = cast("Plain", value["facts"])
-            return f"{facts['hostname']}, {facts['cores']} cores, {_gigabytes(facts['memory_bytes'])} memory"
+            facts, host = cast("Plain", value["facts"]), names[NodeId(str(value["node_id"]))]
+            return f"{host}, {facts['cores']} cores, {_gigabytes(facts['memory_bytes'])} memory"
         case "instances":
             shards = cast("list[Plain]", value["shards"])
             nodes = ", ".join(str(shard["node_id"]) for shard in shards)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from exo.domain.messages.events import Compacted, Event, Recorded
-from exo.domain.state import State
+from exo.domain.state import State, names_of
 from exo.log.derived import Problem
 from exo.log.explain.entities import short
 from exo.log.verify import Verification
@@ -116,10 +116,11 @@ def _table(title: str, *columns: str) -> Table:
 
 def _nodes(state: State) -> Table:
     table = _table("Nodes", "node", "host", "free memory", "engines", "models", "joined")
+    names = names_of(state.nodes.values())
     for node_id, node in sorted(state.nodes.items()):
         free = f"{node.available_bytes / 1e9:.1f} of {node.facts.memory_bytes / 1e9:.1f} GB"
         engines, models = ", ".join(node.facts.engines), str(len(node.holdings))
-        table.add_row(short(node_id), node.facts.hostname, free, engines, models, local_time(node.joined_at))
+        table.add_row(short(node_id), names[node_id], free, engines, models, local_time(node.joined_at))
     return table
 
 

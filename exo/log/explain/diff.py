@@ -7,7 +7,8 @@ from typing import cast
 from pydantic import BaseModel
 from sqlalchemy import and_, func, select
 
-from exo.domain.state import State
+from exo.domain.ids import NodeId
+from exo.domain.state import State, names_of
 from exo.log import tables as t
 from exo.log.reading import LogReader
 from exo.log.replay import load_state
@@ -45,6 +46,8 @@ class Diff:
     """The master and its epoch, where they changed."""
     groups: dict[str, GroupDiff]
     """By the names of GROUPS, without those that did not change."""
+    names: Mapping[NodeId, str] = field(default_factory=dict[NodeId, str])
+    """Of the machines of both, by node id."""
     events: dict[str, int] = field(default_factory=dict[str, int])
     """How many of each type lie between: what came and went again is in no State."""
 
@@ -78,6 +81,7 @@ def diff(before: State, after: State) -> Diff:
         after=(after.position, after.time),
         cluster=cluster,
         groups={name: group for name, group in groups.items() if group},
+        names=names_of([*before.nodes.values(), *after.nodes.values()]),
     )
 
 

@@ -1,0 +1,45 @@
+"""How the command line names machines that have one name."""
+
+from io import StringIO
+
+from rich.console import Console
+from test_domain_cluster import Cluster
+
+from exo.cli.log import view
+from exo.cli.log.diff import lines
+from exo.cli.status import show
+from exo.domain.ids import NodeId
+from exo.domain.state import State
+from exo.log.explain.diff import diff
+
+
+def twins() -> State:
+    """Two nodes on machines that are both called `vm`."""
+    cluster = Cluster()
+    for name in "ab":
+        cluster.join(name)
+    state = cluster.state
+    for node_id, node in cluster.state.nodes.items():
+        facts = node.facts.replaced({"hostname": "vm"})
+        state = state.replaced({"nodes": state.nodes.set(node_id, node.replaced({"facts": facts}))})
+    return state
+
+
+def printed(state: State) -> str:
+    console = Console(file=StringIO(), width=200)
+    show(state, {"ready": True}, console)
+    console.print(view.state_tables(state))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_tables_tell_machines_of_one_name_apart() -> None:
+    shown = printed(twins())
+    for name in ("vm (a)", "vm (b)"):
+        assert shown.count(name) == 2
+
+
+def test_a_difference_tells_machines_of_one_name_apart_also_from_those_that_did_not_change() -> None:
+    both = twins()
+    alone = both.replaced({"nodes": both.nodes.delete(NodeId("b")), "position": 1})
+    assert "  - b  vm (b), " in "\n".join(lines(diff(both, alone)))
