@@ -18,6 +18,10 @@ TOKENIZER_FILES = (("tokenizer.json",), ("tokenizer.model",), ("vocab.json", "me
 PLAIN: dict[str, Quantization] = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 BITS: dict[int, Quantization] = {2: "2bit", 3: "3bit", 4: "4bit", 5: "5bit", 6: "6bit", 8: "8bit"}
 
+STATE_SPACE_CONTEXT = 256 * 1024
+"""Tokens: there are no positions that could run out; as far as Mistral tested its Codestral Mamba
+(https://mistral.ai/news/codestral-mamba)."""
+
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length")
 
 
@@ -108,7 +112,23 @@ def _checked(path: Path, name: str) -> Path:
 def _flat(config: JsonObject) -> JsonObject:
     """A multimodal model keeps its language model's figures in `text_config`; those win."""
     text = config.get("text_config")
-    return {**config, **text} if isinstance(text, dict) else config
+    flat = {**config, **text} if isinstance(text, dict) else config
+    return {**_as_attention(flat), **flat}
+
+
+def _as_attention(config: JsonObject) -> JsonObject:
+    """What a state-space model without attention has in place of an attention model's figures.
+
+    Its groups stand for KV heads: the heads of one share B and C, the counterparts of keys and queries
+    (https://arxiv.org/abs/2405.21060). Its state does not grow with the tokens, and what is reserved for those is more.
+    """
+    if "state_size" not in config or "num_heads" not in config:
+        return {}
+    return {
+        "num_attention_heads": config["num_heads"],
+        "num_key_value_heads": config.get("n_groups"),
+        CONTEXT_KEYS[-1]: STATE_SPACE_CONTEXT,
+    }
 
 
 def _named(config: JsonObject, key: str) -> JsonObject:

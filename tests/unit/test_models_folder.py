@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from exo.domain.ids import ModelId
 from exo.errors import Rejected
-from exo.models.folder import INDEX_FILE, card_from_folder, is_complete, what_is_missing
+from exo.models.folder import INDEX_FILE, STATE_SPACE_CONTEXT, card_from_folder, is_complete, what_is_missing
 from exo.models.safetensors_file import read_header
 
 ID = ModelId("some/model")
@@ -68,6 +68,25 @@ def test_the_language_part_of_a_multimodal_model_is_read(tmp_path: Path) -> None
     config = {"model_type": "gemma3", "text_config": {**CONFIG, "model_type": "gemma3_text", "head_dim": 32}}
     card = card_from_folder(model_folder(tmp_path, config), ID)
     assert (card.family, card.layers, card.head_dim) == ("gemma3", 4, 32)
+
+
+MAMBA2 = {
+    "model_type": "mamba2",
+    "num_hidden_layers": 24,
+    "hidden_size": 768,
+    "num_heads": 24,
+    "head_dim": 64,
+    "state_size": 128,
+    "n_groups": 1,
+}
+
+
+@pytest.mark.parametrize(("extra", "context"), [({}, STATE_SPACE_CONTEXT), ({"max_seq_len": 2048}, 2048)])
+def test_a_state_space_model_without_attention_has_a_card(tmp_path: Path, extra: dict[str, Any], context: int) -> None:
+    card = card_from_folder(model_folder(tmp_path, {**MAMBA2, **extra}), ID)
+    assert (card.layers, card.heads, card.kv_heads, card.head_dim, card.context) == (24, 24, 1, 64, context)
+    state = 24 * 24 * 64 * 128 * 2
+    assert card.kv_bytes(8192) > state
 
 
 @pytest.mark.parametrize("key", ["num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings"])
