@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from exo.bus.client import Bus
@@ -47,6 +47,7 @@ class Models:
         self._tasks: set[asyncio.Task[None]] = set()
         self.holdings: tuple[Holding, ...] = ()
         self.damaged: tuple[DamagedModel, ...] = ()
+        self._found: tuple[DamagedModel, ...] | None = None
 
     @property
     def ready(self) -> frozenset[ModelId]:
@@ -63,7 +64,9 @@ class Models:
         if self._scripted:
             self.holdings = (Holding(card=SCRIPTED_CARD, status="ready"),)
         else:
-            self.holdings, self.damaged = await asyncio.to_thread(self._store.look)
+            self.holdings, found = await asyncio.to_thread(self._store.look)
+            self.damaged = settled(found, found if self._found is None else self._found, self.damaged)
+            self._found = found
 
     async def folder(self, model_id: ModelId) -> Path:
         """Where a ready model lies. Raises Rejected where it has gone since."""
@@ -117,6 +120,18 @@ class Models:
         finally:
             del self._preparing[card.model_id]
             self._changed()
+
+
+def settled(
+    found: Sequence[DamagedModel], before: Sequence[DamagedModel], told: Sequence[DamagedModel]
+) -> tuple[DamagedModel, ...]:
+    """The damages of a look that the look before it found too; of a folder that still changes, what was told of it.
+
+    A folder that is being copied is damaged in another way at every look, and each would be an event.
+    """
+    known = {one.model_id: one for one in told}
+    damages = (one if one in before else known.get(one.model_id) for one in found)
+    return tuple(one for one in damages if one is not None)
 
 
 def _is_awaited(state: State, node_id: NodeId, model_id: ModelId) -> bool:
