@@ -1,6 +1,8 @@
 """`exo models`: what this node has and can get."""
 
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +11,8 @@ from rich.console import Console
 from rich.progress import Progress as ProgressBar
 from rich.table import Column, Table
 
-from exo.config import load_settings
+from exo.config import Settings, load_settings
+from exo.domain.node import DamagedModel, Holding
 
 app = typer.Typer(name="models", add_completion=False, help="List, import and fetch models.", no_args_is_help=True)
 
@@ -18,12 +21,12 @@ app = typer.Typer(name="models", add_completion=False, help="List, import and fe
 def list_models(
     as_json: Annotated[bool, typer.Option("--json", help="Print model cards, and what is damaged, as JSON.")] = False,
 ) -> None:
-    """List the models of this node: on disk, or to be had when somebody asks for them."""
-    from exo.models.store import Store
+    """List the models of this node: on disk, or to be had when somebody asks for them.
 
+    A node that runs is asked; without one, the disk is looked at by the settings of this shell.
+    """
     settings = load_settings()
-    store = Store(settings.models_dir, settings.model_folders, settings.offline)
-    holdings, damaged = store.look()
+    holdings, damaged = _reported(settings) or _found(settings)
     if as_json:
         rows = [holding.model_dump(mode="json") for holding in holdings]
         rows += [{**one.model_dump(mode="json"), "status": "damaged"} for one in damaged]
@@ -99,6 +102,34 @@ def remove(name: Annotated[str, typer.Argument(help="Model, by its full id or it
         raise Rejected(f"the model '{name}' is not on this node's disk: `exo models list` shows those that are")
     store.delete(model_id)
     print(f"{model_id} is gone from the disk")
+
+
+def _reported(settings: Settings) -> tuple[Sequence[Holding], Sequence[DamagedModel]] | None:
+    """What this home's node has said of its models, by its own settings; None where no API answers that knows it."""
+    import httpx
+
+    from exo.cli.client import api_client
+    from exo.domain.state import State
+    from exo.node.identity import FILE, node_id
+
+    if not (settings.home / FILE).is_file():
+        return None
+    with api_client(settings, timeout=5.0) as client:
+        try:
+            response = client.get("/state")
+        except httpx.TransportError:
+            return None
+    if response.is_error:
+        return None
+    node = State.model_validate_json(response.content).nodes.get(node_id(settings.home))
+    return None if node is None else ([holding for _, holding in sorted(node.holdings.items())], node.damaged)
+
+
+def _found(settings: Settings) -> tuple[Sequence[Holding], Sequence[DamagedModel]]:
+    from exo.models.store import Store
+
+    print(f"no node with the home {settings.home} answers: listed by the settings of this shell", file=sys.stderr)
+    return Store(settings.models_dir, settings.model_folders, settings.offline).look()
 
 
 def _shown(bar: ProgressBar):
