@@ -9,6 +9,7 @@ the first logit over the second is mostly 0.01 to 0.05, which is thousands of ti
 import functools
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from exo.domain.model_card import ModelCard
 from exo.domain.shard import Shard
 from exo.models.families import supports_tensor
 from exo.runner.engines.mlx.blas import bind_fast_blas
+from exo.runner.structured.guide import Guide
 
 BLAS_CACHE = Path(__file__).parents[1] / "build" / "test-cache"
 VOCABULARY = 384
@@ -178,18 +180,35 @@ def prompt(tokens: int, seed: int = 0) -> list[int]:
     return random.Random(f"{seed} {tokens}").choices(range(3, VOCABULARY), k=tokens)
 
 
-def greedy_tokens(folder: Path, tokens: list[int], max_tokens: int) -> list[int]:
-    """What mlx-lm's own `generate_step` gives, cut after the first end token."""
+def greedy_tokens(folder: Path, tokens: list[int], max_tokens: int, guide: Guide | None = None) -> list[int]:
+    """What mlx-lm's own `generate_step` gives, held to a guide if there is one, cut after the first end token."""
     import mlx.core as mx
     from mlx_lm.generate import generate_step
 
     model, ends = _reference(folder)
+    processors = [_holding(guide, len(tokens))] if guide else []
     found: list[int] = []
-    for token, _ in generate_step(mx.array(tokens), model, max_tokens=max_tokens):
+    for token, _ in generate_step(mx.array(tokens), model, max_tokens=max_tokens, logits_processors=processors):
         found.append(int(token))
         if found[-1] in ends:
             break
     return found
+
+
+def _holding(guide: Guide, prompt_tokens: int) -> Callable[[Any, Any], Any]:
+    """Leaves the logits of what the guide allows; mlx-lm calls it with all tokens so far."""
+    import mlx.core as mx
+
+    def held(tokens: Any, logits: Any) -> Any:
+        if tokens.size > prompt_tokens:
+            guide.take(int(tokens[-1]))
+        allowed = guide.allowed()
+        if allowed is None:
+            return logits
+        width = logits.shape[-1]
+        return mx.where(mx.array(list(allowed[:width].ljust(width, b"\0"))) > 0, logits, -mx.inf)
+
+    return held
 
 
 def greedy_gap(folder: Path, tokens: list[int], max_tokens: int) -> float:

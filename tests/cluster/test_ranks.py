@@ -1,5 +1,6 @@
 """A real model over two nodes: it answers as one process does, and no lost rank leaves anything hanging."""
 
+import json
 import os
 import random
 import signal
@@ -10,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 
+from exo.domain.constraint import Constraint, JsonSchema
+from exo.domain.messages.requests import GenerationRequest
+from exo.domain.sampling import SamplingParams
 from exo.models.catalog import EMBEDDED
 from tests.cluster.chats import Chat
 from tests.stack import Stack, wait_until
@@ -23,6 +28,13 @@ pytestmark = [
 ]
 QUESTION = "What is the capital of France?"
 STORY = "Tell me a long story about the sea."
+PROFILE = "Describe a person as JSON."
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 20}, "colour": {"enum": ["red", "green", "blue"]}},
+    "required": ["name", "colour"],
+    "additionalProperties": False,
+}
 CANCELLED_AT_RANDOM = 24
 """Requests, about half of which are cancelled."""
 READY = 240.0
@@ -108,6 +120,17 @@ def test_chance_is_the_same_on_all_ranks(pair: Pair) -> None:
     assert [chat.wait(120).outcome for chat in chats] == ["complete"] * 4
 
 
+def test_an_answer_is_held_to_a_schema_as_in_one_process(pair: Pair, embedded_model: Path) -> None:
+    """Beside a free one: every rank must choose among the same tokens."""
+    schema = {"name": "person", "schema": PERSON, "strict": True}
+    free = pair.ask(STORY, max_tokens=40)
+    held = pair.ask(PROFILE, max_tokens=60, response_format={"type": "json_schema", "json_schema": schema}).wait(120)
+    assert (held.outcome, held.finish_reason) == ("complete", "stop")
+    jsonschema.validate(json.loads(held.text), PERSON)
+    assert held.text == alone(embedded_model, PROFILE, 60, JsonSchema(text=json.dumps(PERSON), strict=True))
+    assert free.wait(120).outcome == "complete"
+
+
 def test_a_stop_sequence_ends_a_request_on_all_ranks(pair: Pair) -> None:
     other = pair.ask(STORY, max_tokens=40)
     stopped = pair.ask(max_tokens=20, stop=["Paris"]).wait(120)
@@ -163,7 +186,7 @@ def test_a_stopped_rank_ends_requests_within_five_seconds_with_its_name(pair: Pa
     assert_well(pair)
 
 
-def alone(folder: Path, question: str, max_tokens: int) -> str:
+def alone(folder: Path, question: str, max_tokens: int, constraint: Constraint | None = None) -> str:
     """What mlx-lm's own `generate_step` says to a question, as text, without the end token."""
     from exo.runner.engines.mlx.blas import bind_fast_blas
     from exo.runner.tokenizer import HuggingFaceTokenizer
@@ -172,6 +195,7 @@ def alone(folder: Path, question: str, max_tokens: int) -> str:
     bind_fast_blas(BLAS_CACHE)  # before anything imports MLX
     tokenizer = HuggingFaceTokenizer(folder)
     prompt = tokenizer.encode_chat([{"role": "user", "content": question}])
+    request = GenerationRequest(messages=(), params=SamplingParams(constraint=constraint))
     detokenizer = tokenizer.detokenizer()
-    tokens = greedy_tokens(folder, prompt, max_tokens)
+    tokens = greedy_tokens(folder, prompt, max_tokens, tokenizer.guide(request, prompt))
     return "".join(detokenizer.push(token) for token in tokens if token not in tokenizer.end_tokens)
