@@ -119,6 +119,26 @@ UNBATCHED: dict[str, dict[str, Any]] = {
 }
 """Families of which mlx-lm computes one sequence at a time."""
 
+UNJOINABLE: dict[str, dict[str, Any]] = {
+    "llama4": {
+        "text_config": {
+            **COMMON,
+            "model_type": "llama4_text",
+            "intermediate_size_mlp": 192,
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "interleave_moe_layer_step": 2,
+            "attention_bias": False,
+            "attention_chunk_size": WINDOW,
+            "rope_scaling": None,
+            "use_qk_norm": False,
+        },
+    },
+}
+"""Families with states that mlx-lm has no way to join."""
+
+ALL_FAMILIES = FAMILIES | UNBATCHED | UNJOINABLE
+
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -134,7 +154,7 @@ CORPUS = (
 
 def build(family: str, folder: Path, **changes: Any) -> Path:
     """Writes the model into `folder`, which must not exist, and returns it. `changes` go into `config.json`."""
-    config = {**COMMON, "model_type": family, **(FAMILIES | UNBATCHED)[family], **changes}
+    config = {**COMMON, "model_type": family, **ALL_FAMILIES[family], **changes}
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -147,7 +167,7 @@ def build(family: str, folder: Path, **changes: Any) -> Path:
 
 def shard(family: str) -> Shard:
     """The shard that is the whole model, with a card that says what `config.json` does."""
-    config = {**COMMON, **(FAMILIES | UNBATCHED)[family]}
+    config = {**COMMON, **ALL_FAMILIES[family]}
     card = ModelCard(
         model_id=ModelId(f"tiny/{family}"),
         family=family,
@@ -267,7 +287,7 @@ def _write_weights(config: dict[str, Any], folder: Path) -> None:
     model = model_class(arguments.from_dict(config))
     keys = iter(mx.random.split(mx.random.key(SEED), 1000))
     weights = {name: _random(mx, name, array, next(keys)) for name, array in tree_flatten(model.parameters())}
-    head = next(name for name in ("lm_head.weight", "model.embed_tokens.weight") if name in weights)
+    head = next(name for end in ("lm_head.weight", "embed_tokens.weight") for name in weights if name.endswith(end))
     weights[head][config["eos_token_id"]] = 0  # its logit of 0 is never the largest: none ends early
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
 

@@ -73,10 +73,10 @@ def leave_out(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps(index))
 
 
-def load(folder: Path) -> None:
+def load(folder: Path, family: str = "llama") -> None:
     engine = make_engine("mlx", tiny_models.BLAS_CACHE)
     try:
-        engine.load(tiny_models.shard("llama"), folder, lambda done, total: None)
+        engine.load(tiny_models.shard(family), folder, lambda done, total: None)
     finally:
         engine.close()
 
@@ -165,6 +165,11 @@ def test_a_header_that_claims_more_than_its_tensors_hold_is_refused(folder: Path
     file.write_bytes(file.read_bytes().replace(b'"shape":[96,192]', b'"shape":[96,193]'))
     with pytest.raises(Fatal, match=SECOND):
         load(folder)
+
+
+def test_a_family_whose_states_cannot_be_joined_is_refused_with_the_reason(tiny_model: TinyModels) -> None:
+    with pytest.raises(Fatal, match="cannot generate for several requests at once with this family"):
+        load(tiny_model("llama4"), "llama4")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from mlx_lm.generate import generation_stream
 
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
-from exo.errors import Fatal, Rejected
+from exo.errors import Rejected
 from exo.runner.engines.admission import UNLIMITED_RESERVE
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.mlx import memory
@@ -20,7 +20,7 @@ from exo.runner.engines.mlx.decoding import Decoding, TokenResponse
 from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
 from exo.runner.engines.mlx.keeping import Keeping
 from exo.runner.engines.mlx.kept import Kept
-from exo.runner.engines.mlx.layers import LayerCache, can_batch, compact_copy, grows, new_layers
+from exo.runner.engines.mlx.layers import LayerCache, compact_copy, grows, new_layers
 from exo.runner.engines.mlx.prefill import Prefill
 from exo.runner.engines.mlx.prefix_cache import as_tokens
 from exo.runner.engines.mlx.prompts import Prompts
@@ -65,11 +65,8 @@ class Scheduler:
         width: int = WIDTH,
     ) -> None:
         """So many requests as `width` are computed side by side; more wait. `on_lost_step` is called after a step that
-        broke off. Raises Fatal for a model whose states mlx-lm cannot join.
+        broke off.
         """
-        layers = new_layers(model)
-        if not all(map(can_batch, layers)):
-            raise Fatal("mlx-lm cannot generate for several requests at once with this family of models")
         self._ranks = ranks
         self._clock = clock
         self._on_lost_step = on_lost_step
@@ -79,7 +76,7 @@ class Scheduler:
         self._failures = Failures(ranks)
         self._room = Room(cost, ranks, free_bytes)
         self._keeping = Keeping(ranks, free_bytes)
-        every, all_grow = ranks.agree([-max(SNAPSHOT_EVERY, cost.window), all(map(grows, layers))])
+        every, all_grow = ranks.agree([-max(SNAPSHOT_EVERY, cost.window), all(map(grows, new_layers(model)))])
         self._prompts = Prompts(
             model, self._keeping, ranks, pace or SlicePace(), self._failures, None if all_grow else -every
         )
