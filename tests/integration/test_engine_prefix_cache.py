@@ -36,12 +36,18 @@ def kept(length: int, windowed: bool = False) -> Any:
 
 
 def cache_of(*sequences: list[int]) -> Any:
-    from exo.runner.engines.mlx.prefix_cache import PrefixCache, as_tokens
+    from exo.runner.engines.mlx.prefix_cache import PrefixCache
 
     cache = PrefixCache()
     for tokens in sequences:
-        cache.put(as_tokens(tokens), kept(len(tokens)))
+        put(cache, tokens, kept(len(tokens)))
     return cache
+
+
+def put(cache: Any, tokens: list[int], state: Any) -> None:
+    from exo.runner.engines.mlx.prefix_cache import as_tokens
+
+    cache.put(as_tokens(tokens), state)
 
 
 def found(cache: Any, tokens: list[int], most: int = 1000) -> tuple[int, int]:
@@ -87,6 +93,19 @@ def test_so_many_entries_go_that_the_rest_fits() -> None:
     cache = cache_of([1, 1], [2, 2], [3, 3])
     one = cache.nbytes // 3
     assert [cache.entries_over(limit) for limit in (3 * one, 3 * one - 1, 2 * one, one, 0)] == [0, 1, 1, 2, 3]
+
+
+@given(st.lists(st.tuples(TOKENS.filter(bool), st.booleans(), st.integers(0, 1))))
+def test_the_bytes_are_the_sum_over_the_entries_whatever_was_put_and_thrown_away(
+    puts: list[tuple[list[int], bool, int]],
+) -> None:
+    """A windowed state takes a copy of the shorter one over whose place it takes."""
+    cache = cache_of()
+    for tokens, windowed, thrown_away in puts:
+        put(cache, tokens, kept(len(tokens), windowed))
+        cache.evict(thrown_away)
+        assert cache.nbytes == sum(entry.kept.nbytes for entry in cache.entries)
+        assert [cache.entries_over(limit) for limit in (cache.nbytes, -1)] == [0, len(cache.entries)]
 
 
 def test_a_window_that_was_left_is_had_at_snapshots_only() -> None:

@@ -57,8 +57,8 @@ class Keeping:
 
     def make_room(self, shortage: int) -> bool:
         """Gives up enough for `shortage` bytes more to be free. False, and nothing is given up, where it cannot."""
-        number = self._cache.entries_over(max(0, self.nbytes - shortage)) if shortage > 0 else 0
-        fits, negated = self._ranks.agree([shortage <= self.nbytes or shortage <= 0, -number])
+        held = self.nbytes
+        fits, negated = self._ranks.agree([shortage <= held, -self._cache.entries_over(max(0, held - shortage))])
         if fits:
             self._cache.evict(-negated)
         return bool(fits)

@@ -39,6 +39,8 @@ class Entry:
 
     tokens: Tokens
     kept: Kept
+    nbytes: int = field(default=0, init=False)
+    """Bytes of `kept`, counted when the cache takes it: the sum over all its arrays is asked for often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,8 @@ class PrefixCache:
     """Entries, the least lately used first."""
 
     entries: list[Entry] = field(default_factory=list[Entry])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all entries. Those that share arrays are counted each."""
-        return sum(entry.kept.nbytes for entry in self.entries)
+    nbytes: int = field(default=0, init=False)
+    """Bytes of all entries. Those that share arrays are counted each."""
 
     def find(self, tokens: Tokens, most: int) -> Found:
         """The longest beginning of `tokens`, up to `most`, that an entry has. Changes nothing."""
@@ -85,13 +84,14 @@ class PrefixCache:
         for entry in list(self.entries):
             common = common_length(entry.tokens, tokens)
             if common == len(tokens):
+                self._remove(entry)
                 entry.kept.take_over(kept)
-                self.touch(entry)
+                self._append(entry)
                 return
             if common == len(entry.tokens):
+                self._remove(entry)
                 kept.take_over(entry.kept)
-                self.entries.remove(entry)
-        self.entries.append(Entry(tokens, kept))
+        self._append(Entry(tokens, kept))
         self.evict(len(self.entries) - ENTRIES_MOST)
 
     def entries_over(self, limit: int) -> int:
@@ -100,9 +100,19 @@ class PrefixCache:
         for number, entry in enumerate(self.entries):
             if left <= limit:
                 return number
-            left -= entry.kept.nbytes
+            left -= entry.nbytes
         return len(self.entries)
 
     def evict(self, number: int) -> None:
         """Throws away so many, the least lately used first."""
-        del self.entries[: max(0, number)]
+        for entry in self.entries[: max(0, number)]:
+            self._remove(entry)
+
+    def _append(self, entry: Entry) -> None:
+        entry.nbytes = entry.kept.nbytes
+        self.nbytes += entry.nbytes
+        self.entries.append(entry)
+
+    def _remove(self, entry: Entry) -> None:
+        self.nbytes -= entry.nbytes
+        self.entries.remove(entry)
