@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 class Together:
-    """Ranks that are threads of this process."""
+    """What all of them are given as their `ranks`."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -21,12 +21,3 @@ class Together:
     def _agree(self) -> None:
         self._least = [min(column) for column in zip(*self._values, strict=True)]
         self._values.clear()
-
-
-class Rank:
-    """One of them."""
-
-    def __init__(self, rank: int, together: Together) -> None:
-        self.rank = rank
-        self.size = together.size
-        self.agree = together.agree

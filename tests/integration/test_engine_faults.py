@@ -12,7 +12,7 @@ from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from tests import tiny_models
 from tests.conftest import TinyModels
-from tests.integration.ranks_as_threads import Rank, Together
+from tests.integration.ranks_as_threads import Together
 from tests.integration.scheduling import NEW_TOKENS, Seen, drain, model_of, scheduler_of, step_until, submit
 
 if find_spec("mlx") is None:
@@ -157,7 +157,7 @@ def _on_two_ranks(folder: Path, errors: Sequence[type[Exception]]) -> tuple[list
         from exo.runner.engines.mlx.weights import load_weights
 
         model = load_weights(folder, lambda done, total: None)
-        scheduler = scheduler_of(folder, 256, model=model, ranks=Rank(rank, together))
+        scheduler = scheduler_of(folder, 256, model=model, ranks=together)
         submit(scheduler, "one", PROMPTS["one"])
         submit_bad(scheduler, failing_at(5, errors[rank]))
         submit(scheduler, "three", PROMPTS["three"])

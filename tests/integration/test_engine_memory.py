@@ -14,7 +14,7 @@ from exo.domain.ids import TaskId
 from exo.errors import Rejected
 from tests import tiny_models
 from tests.conftest import TinyModels
-from tests.integration.ranks_as_threads import Rank, Together
+from tests.integration.ranks_as_threads import Together
 from tests.integration.scheduling import NEW_TOKENS, Seen, alone, drain, model_of, scheduler_of, step_until, submit
 
 if find_spec("mlx") is None:
@@ -237,7 +237,7 @@ def test_ranks_with_other_memory_speed_and_clock_do_the_same(tiny_model: TinyMod
     together = Together(2)
     did: dict[int, list[Any]] = {0: [], 1: []}
     threads = [
-        threading.Thread(target=_work, args=(folder, Rank(rank, together), Machine((3600, 1200)[rank]), did[rank]))
+        threading.Thread(target=_work, args=(folder, together, Machine((3600, 1200)[rank]), did[rank]))
         for rank in (0, 1)
     ]
     for thread in threads:
@@ -248,12 +248,12 @@ def test_ranks_with_other_memory_speed_and_clock_do_the_same(tiny_model: TinyMod
     assert did[0][-1] == "done"
 
 
-def _work(folder: Path, rank: Rank, machine: Machine, did: list[Any]) -> None:
+def _work(folder: Path, ranks: Together, machine: Machine, did: list[Any]) -> None:
     """Two requests that fit only one after the other on rank 1, then one that fits on rank 0 alone."""
     from exo.runner.engines.mlx.weights import load_weights
 
     model = load_weights(folder, lambda done, total: None)
-    scheduler = machine.run(folder, model=model, ranks=rank)
+    scheduler = machine.run(folder, model=model, ranks=ranks)
     for seed in (1, 2, 1):
         submit(scheduler, f"request {len(did)}", tiny_models.prompt(500, seed=seed), max_tokens=8)
         did.append(scheduler.step())
@@ -272,7 +272,7 @@ def test_a_failing_step_of_several_ranks_is_the_engines(tiny_model: TinyModels) 
     folder = tiny_model("llama")
 
     class OneOfTwo:
-        rank, size = 0, 2
+        size = 2
 
         def agree(self, values: Sequence[int]) -> list[int]:
             return list(values)

@@ -35,11 +35,6 @@ class Ranks(Protocol):
     """
 
     @property
-    def rank(self) -> int:
-        """Which one this is, from 0. Rank 0 speaks for all."""
-        ...
-
-    @property
     def size(self) -> int:
         """How many there are."""
         ...
@@ -68,7 +63,6 @@ def free_port(host: str) -> int:
 class _Solo:
     """One rank, which agrees with itself at no cost."""
 
-    rank = 0
     size = 1
 
     def agree(self, values: Sequence[int]) -> list[int]:

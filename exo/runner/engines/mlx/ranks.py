@@ -16,7 +16,6 @@ class GroupRanks:
         """`stream` is the model's: messages on two streams would go out in an order of chance."""
         self._group = group
         self._stream = stream
-        self.rank = group.rank()
         self.size = group.size()
 
     def agree(self, values: Sequence[int]) -> list[int]:
