@@ -40,7 +40,7 @@ def evaluate(layers: Iterable[LayerCache]) -> None:
     mx.eval([layer.state for layer in layers])
 
 
-def parts(layer: LayerCache) -> Sequence[LayerCache]:
+def parts(layer: object) -> Sequence[LayerCache]:
     """The caches of a layer that has several; none for a layer that is one itself."""
     return cast(Sequence[LayerCache], cast(Any, layer).caches) if isinstance(layer, CacheList) else ()
 

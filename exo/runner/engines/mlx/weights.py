@@ -1,7 +1,7 @@
 """A model's weights, from a folder into memory."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,20 +69,20 @@ def _unknown_family(folder: Path) -> str | None:
 
 def _evaluate(module: nn.Module) -> None:
     """Reads the module's weights from disk. They are lazy until then."""
-    mx.eval(list(_arrays(cast(object, module.parameters()))))  # pyright: ignore[reportUnknownMemberType]  (untyped in mlx's stub)
+    mx.eval(list(arrays(cast(object, module.parameters()))))  # pyright: ignore[reportUnknownMemberType]  (untyped in mlx's stub)
 
 
-def _arrays(tree: object) -> Iterator[mx.array]:
-    """The arrays in nested dicts and lists, as `Module.parameters` returns them."""
+def arrays(tree: object) -> Iterator[mx.array]:
+    """The arrays in nested dicts, lists and tuples, as `Module.parameters` and the states of caches are."""
     match tree:
         case mx.array():
             yield tree
         case dict():
             for branch in cast(dict[str, object], tree).values():
-                yield from _arrays(branch)
-        case list():
-            for branch in cast(list[object], tree):
-                yield from _arrays(branch)
+                yield from arrays(branch)
+        case list() | tuple():
+            for branch in cast(Sequence[object], tree):
+                yield from arrays(branch)
         case _:
             pass
 
@@ -91,5 +91,5 @@ def _warn_of_slow_weights(model: nn.Module) -> None:
     """MLX has fast CPU kernels for float32 only: 16-bit weights were measured at half its speed, or far less."""
     if mx.default_device().type != mx.DeviceType.cpu:
         return
-    if any(array.dtype in (mx.float16, mx.bfloat16) for array in _arrays(cast(object, model.parameters()))):
+    if any(array.dtype in (mx.float16, mx.bfloat16) for array in arrays(cast(object, model.parameters()))):
         logger.warning("these weights are 16-bit, which MLX computes slowly on a CPU; float32 weights are faster")

@@ -4,13 +4,15 @@ A model looks at its caches for the position of a token and for masks, at whiche
 rank keeps one for every layer, and those of absent layers go through the same motions with next to no data.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Protocol, cast
 
 import mlx.core as mx
 from mlx_lm.models import cache as mlx_lm_cache
 
 from exo.errors import Fatal
+from exo.runner.engines.mlx import weights
+from exo.runner.engines.mlx.layers import parts
 
 
 class KeyValueCache(Protocol):
@@ -29,13 +31,12 @@ class StateCache(Protocol):
     def advance(self, N: int) -> None: ...  # noqa: N803  (mlx-lm's name)
 
 
-_CacheList = cast(type[Any], mlx_lm_cache.CacheList)
 _StateCache = cast(type[Any], mlx_lm_cache.ArraysCache)
 
 
 def is_cache(value: object) -> bool:
     """Whether an argument of a layer is its cache."""
-    return isinstance(value, _CacheList | _StateCache) or hasattr(value, "update_and_fetch")
+    return bool(parts(value)) or isinstance(value, _StateCache) or hasattr(value, "update_and_fetch")
 
 
 def advance(cache: object, batch: int, length: int, dtype: mx.Dtype) -> None:
@@ -43,8 +44,8 @@ def advance(cache: object, batch: int, length: int, dtype: mx.Dtype) -> None:
 
     Raises Fatal for a cache of a kind that cannot be moved without its layer.
     """
-    if isinstance(cache, _CacheList):
-        for part in _parts(cache):
+    if several := parts(cache):
+        for part in several:
             advance(part, batch, length, dtype)
     elif isinstance(cache, _StateCache):
         state = cast(StateCache, cache)
@@ -59,8 +60,8 @@ def advance(cache: object, batch: int, length: int, dtype: mx.Dtype) -> None:
 
 def tie(cache: object, to: mx.array) -> bool:
     """Makes what a cache holds depend on `to`, so that both are evaluated together. False where it holds nothing."""
-    if isinstance(cache, _CacheList):
-        return any(tie(part, to) for part in _parts(cache))
+    if several := parts(cache):
+        return any(tie(part, to) for part in several)
     if isinstance(cache, _StateCache):
         return _tie_state(cast(StateCache, cache), to)
     keys_and_values = cast(KeyValueCache, cache)
@@ -72,7 +73,7 @@ def tie(cache: object, to: mx.array) -> bool:
 
 def arrays(cache: object) -> Iterator[mx.array]:
     """What a cache holds."""
-    yield from _leaves(cast(Any, cache).state)
+    return weights.arrays(cast(Any, cache).state)
 
 
 def _tie_state(cache: StateCache, to: mx.array) -> bool:
@@ -81,15 +82,3 @@ def _tie_state(cache: StateCache, to: mx.array) -> bool:
             cache.cache[index] = cast(mx.array, mx.depends(array, to))
             return True
     return False
-
-
-def _parts(cache: object) -> Sequence[object]:
-    return cast(Sequence[object], cast(Any, cache).caches)
-
-
-def _leaves(tree: object) -> Iterator[mx.array]:
-    if isinstance(tree, mx.array):
-        yield tree
-    elif isinstance(tree, list | tuple):
-        for branch in cast(Sequence[object], tree):
-            yield from _leaves(branch)

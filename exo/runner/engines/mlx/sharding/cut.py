@@ -11,6 +11,7 @@ from exo.errors import Fatal
 from exo.runner.engines.mlx.sharding.pipeline import split_stack
 from exo.runner.engines.mlx.sharding.stack import find_stack
 from exo.runner.engines.mlx.sharding.tensor import split_tensors
+from exo.runner.engines.mlx.weights import whole
 
 
 def cut(model: nn.Module, shard: Shard, group: mx.distributed.Group) -> list[nn.Module]:
@@ -25,7 +26,7 @@ def cut(model: nn.Module, shard: Shard, group: mx.distributed.Group) -> list[nn.
     if not _splits_itself(stack.owner):
         return split_stack(model, stack, shard.start_layer, shard.end_layer, group)
     cast(Any, stack.owner).pipeline(group, split=split)
-    return cast(list[nn.Module], cast(Any, model).layers)
+    return whole(model)
 
 
 def _splits_itself(owner: nn.Module) -> bool:

@@ -144,26 +144,19 @@ def _packed(form: Form, like: mx.array) -> tuple[tuple[int, ...], mx.Dtype]:
     """Shape and type of what one message carries, for the batch and the tokens of `like`."""
     carried = form.carried
     batch, length = like.shape[:2]
-    if len(carried) == 1:
-        return (batch, length, *carried[0].row), carried[0].dtype
     return (batch, length, sum(part.width for part in carried)), _common_type(form)
 
 
 def _pack(form: Form, values: list[mx.array]) -> mx.array:
     """All that is carried in one array: two messages could overtake each other."""
-    if len(values) == 1:
-        return values[0]
     dtype = _common_type(form)
     return mx.concatenate([value.reshape(*value.shape[:2], -1).astype(dtype) for value in values], axis=-1)
 
 
 def _unpack(form: Form, packed: mx.array) -> list[mx.array]:
-    carried = form.carried
-    if len(carried) == 1:
-        return [packed]
     values: list[mx.array] = []
     at = 0
-    for part in carried:
+    for part in form.carried:
         rows = packed[..., at : at + part.width].astype(part.dtype)
         values.append(rows.reshape(*packed.shape[:2], *part.row))
         at += part.width

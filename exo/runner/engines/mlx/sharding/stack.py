@@ -7,6 +7,7 @@ import mlx.core as mx
 from mlx import nn
 
 from exo.errors import Fatal
+from exo.runner.engines.mlx.weights import whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Stack:
 
 def find_stack(model: nn.Module) -> Stack:
     """Where `model` keeps what it shows as its `layers`. Raises Fatal where that is no list of one of its modules."""
-    shown = list(cast(list[nn.Module], cast(Any, model).layers)) if hasattr(model, "layers") else []
+    shown = list(whole(model)) if hasattr(model, "layers") else []
     for module in cast(list[nn.Module], cast(Any, model).modules()):
         for value in cast(dict[str, object], module).values():
             if isinstance(value, list) and _are_same(cast(list[object], value), shown):

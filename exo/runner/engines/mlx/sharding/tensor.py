@@ -8,6 +8,7 @@ from mlx import nn
 from exo.domain.model_card import ModelCard
 from exo.domain.placement.sharding import tensor_problem
 from exo.errors import Fatal
+from exo.runner.engines.mlx.weights import whole
 
 
 def split_tensors(model: nn.Module, card: ModelCard, group: mx.distributed.Group) -> list[nn.Module]:
@@ -19,4 +20,4 @@ def split_tensors(model: nn.Module, card: ModelCard, group: mx.distributed.Group
         cast(Any, model).shard(group)
     except (AttributeError, ValueError) as error:
         raise Fatal(f"{card.model_id} cannot be split by tensor over {size} runners: {error}") from error
-    return cast(list[nn.Module], cast(Any, model).layers)
+    return whole(model)

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import mlx.core as mx
 from mlx import nn
-from mlx_lm.models.cache import make_prompt_cache
 
 from exo.errors import Fatal
+from exo.runner.engines.mlx.layers import new_layers
 from exo.runner.engines.mlx.sharding.stack import Stack, StandIn
 
 BATCH, LENGTH = 1, 2
@@ -101,7 +101,7 @@ def trace(model: nn.Module, stack: Stack) -> Trace:
     layers = list(stack.layers)
     stack.layers[:] = [_Traced(layer, index, found) for index, layer in enumerate(layers)]
     try:
-        cast(Any, model)(mx.zeros((BATCH, LENGTH), mx.int32), cache=make_prompt_cache(model))
+        cast(Any, model)(mx.zeros((BATCH, LENGTH), mx.int32), cache=new_layers(model))
     except Fatal:
         raise
     except Exception as error:
