@@ -5,6 +5,8 @@ https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files and #c
 
 from pathlib import Path
 
+import psutil
+
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
@@ -24,6 +26,13 @@ def memory_left(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> int | None:
         if limit is not None and used is not None:
             left.append(max(0, limit - used + _inactive_file(group)))
     return min(left, default=None)
+
+
+def available_memory() -> int:
+    """Bytes that the system calls available, or what limits on our container leave where that is less."""
+    available = psutil.virtual_memory().available
+    left = memory_left()
+    return available if left is None else min(available, left)
 
 
 def cpu_quota(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUP) -> float | None:

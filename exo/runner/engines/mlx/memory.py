@@ -5,7 +5,7 @@ import resource
 import mlx.core as mx
 import psutil
 
-from exo.node.container import memory_left
+from exo.node.container import available_memory
 
 
 def free_bytes() -> int:
@@ -25,8 +25,9 @@ def free_bytes() -> int:
 
 
 def _available() -> int:
-    limits = (memory_left(), _address_space_left())
-    return min([psutil.virtual_memory().available, *(left for left in limits if left is not None)])
+    available = available_memory()
+    left = _address_space_left()
+    return available if left is None else min(available, left)
 
 
 def _address_space_left() -> int | None:
