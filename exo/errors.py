@@ -23,3 +23,8 @@ class Fatal(ExoError):  # noqa: N818
     """This process cannot go on. It says why in one line and exits with `exit_code`."""
 
     exit_code = 1
+
+
+def one_line(error: BaseException) -> str:
+    """The kind and the text of an error that nobody foresaw, as one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

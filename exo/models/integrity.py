@@ -6,7 +6,7 @@ Engines say little when they do not: that a parameter is missing, or that bytes 
 import re
 from pathlib import Path
 
-from exo.errors import Fatal, Rejected
+from exo.errors import Fatal, Rejected, one_line
 from exo.models.folder import CONFIG_FILE, INDEX_FILE, weight_files, what_is_missing
 from exo.models.json_file import read_object
 from exo.models.safetensors_file import read_header
@@ -27,7 +27,7 @@ def check_folder(folder: Path) -> None:
 def blame(folder: Path, error: Exception) -> str:
     """One line that says what is wrong with a folder that passed `check_folder` when an engine cannot build its model:
     the weight file, where the error names a tensor of one, else the configuration."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    text = one_line(error)
     names = set(re.findall(r"[\w.]*\w", text))
     for file in weight_files(folder):
         if any(entry.name in names for entry in read_header(file).tensors):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
-from exo.errors import Fatal
+from exo.errors import Fatal, one_line
 
 DEFAULT = "default"
 REFUSALS = (TemplateError, ValueError, TypeError, LookupError)
@@ -26,8 +26,8 @@ def check_templates(folder: Path, templates: Mapping[str, str], render: Callable
         except REFUSALS:
             pass
         except Exception as error:  # of any kind: a template computes
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            raise Fatal(f"{_file(folder, name)} holds a chat template that fails ({text}): fetch it again") from error
+            where = f"{_file(folder, name)} holds a chat template that fails"
+            raise Fatal(f"{where} ({one_line(error)}): fetch it again") from error
 
 
 def _file(folder: Path, name: str) -> Path:

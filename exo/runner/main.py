@@ -23,7 +23,7 @@ from exo.domain.messages.reports import RunnerStatusSeen
 from exo.domain.runner_spec import RunnerShare, RunnerSpec
 from exo.domain.runner_status import Failed, Joining, Loading, Ready, RunnerStatus, Warming
 from exo.domain.sampling import SamplingParams
-from exo.errors import ExoError, Fatal, Rejected, Retryable
+from exo.errors import ExoError, Fatal, Rejected, Retryable, one_line
 from exo.log_setup import setup_logging
 from exo.process import run_loop, until_stopped
 from exo.runner.engine_thread import EngineThread
@@ -210,7 +210,7 @@ def reason_of(error: Exception) -> str:
     """One line. Of an error that nobody foresaw, with the place in this program that it came through last."""
     if isinstance(error, ExoError):
         return str(error)
-    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    text = one_line(error).removesuffix(":")
     return f"{text} ({_place(error)})"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from exo.domain.messages.requests import GenerationRequest
-from exo.errors import Fatal, Rejected
+from exo.errors import Fatal, Rejected, one_line
 from exo.models.json_file import read_object
 from exo.runner.chat_templates import DEFAULT, check_templates
 from exo.runner.history import Message, takes_tools, with_known_ids, with_written_arguments
@@ -195,7 +195,6 @@ def _fault(folder: Path, error: Exception) -> str:
                 read_object(folder / name)
         except Rejected as refused:
             return refused.reason
-    text = " ".join(f"{type(error).__name__}: {error}".split())
     file = folder / "tokenizer.json"
     try:
         if file.exists():
@@ -204,5 +203,5 @@ def _fault(folder: Path, error: Exception) -> str:
         return f"{file} is no tokenizer ({own}): fetch it again"
     return (
         f"no usable tokenizer in {folder}: tokenizer.json, tokenizer_config.json or config.json makes no sense "
-        f"({text}): fetch the model again"
+        f"({one_line(error)}): fetch the model again"
     )
