@@ -88,7 +88,7 @@ class Scheduler:
     @property
     def in_flight(self) -> int:
         """Requests that have neither ended nor been cancelled."""
-        return len(self._queue) + len(self._admitted)
+        return len(self._queue) + self._admitted
 
     @property
     def kept_bytes(self) -> int:
@@ -101,14 +101,15 @@ class Scheduler:
         return self._prompts.nbytes + self._decoding.nbytes
 
     @property
-    def _admitted(self) -> list[Request]:
-        return [*(prefill.request for prefill in self._prompts.waiting.values()), *self._decoding.requests.values()]
+    def _admitted(self) -> int:
+        """Requests that have a slot."""
+        return len(self._prompts.waiting) + len(self._decoding.requests)
 
     def submit(
         self, task_id: TaskId, prompt: Sequence[int], choice: Choice, max_tokens: int | None, context: int
     ) -> None:
         """Queues a request. Raises Rejected: `duplicate_task`, `invalid_request`, and what `Room.accept` says."""
-        if task_id in {request.task_id for request in (*self._queue, *self._admitted)}:
+        if self._holds(task_id):
             raise Rejected(f"task {task_id} is running already", code="duplicate_task")
         held = self.held_bytes + self._keeping.nbytes
         tokens = _checked(prompt)
@@ -151,6 +152,11 @@ class Scheduler:
         self._prompts.waiting.clear()
         self._decoding.drop_all()
         self._keeping.clear()
+
+    def _holds(self, task_id: TaskId) -> bool:
+        if task_id in self._prompts.waiting or task_id in self._decoding.requests:
+            return True
+        return any(request.task_id == task_id for request in self._queue)
 
     def _decode(self) -> Sequence[EngineOutput]:
         if not self._decoding.requests:
@@ -206,7 +212,7 @@ class Scheduler:
     def _admit(self) -> list[FailedOutput]:
         """Admits queued requests in their order, as far as slots and memory go."""
         failed: list[FailedOutput] = []
-        while self._queue and len(self._admitted) < self._width:
+        while self._queue and self._admitted < self._width:
             head = self._queue[0]
             if self._has_room([head]):
                 self._prompts.add(head)
@@ -219,7 +225,8 @@ class Scheduler:
 
     def _has_room(self, more: Sequence[Request]) -> bool:
         """Whether memory holds what runs and these. The prefix cache gives up what it must for it."""
-        reserved = [request.reserved for request in (*self._admitted, *more)]
+        computed = (prefill.request for prefill in self._prompts.waiting.values())
+        reserved = [request.reserved for request in (*computed, *self._decoding.requests.values(), *more)]
         return self._keeping.make_room(self._room.shortage(reserved, self.held_bytes))
 
     def _expired(self, request: Request) -> bool:
@@ -272,8 +279,7 @@ class Scheduler:
         self._on_lost_step()
         named = error.task_id if isinstance(error, ChoiceError) else None
         at_fault = [request for request in requests if request.task_id == named or len(requests) == 1]
-        if not at_fault:
-            self._failures.check_alone(error)
+        self._failures.check_alone(error)
         for request in requests:
             if request not in at_fault:
                 request.suspect |= not at_fault
