@@ -82,7 +82,7 @@ class EngineThread:
         self._calls.put(lambda: self._border.tell(task_id, prompt, params, guide))
 
     def refuse(self, task_id: TaskId) -> None:
-        """Have the other ranks leave a request alone that this one could not read."""
+        """Have the other ranks leave a request alone that this one could not read, or that was cancelled before."""
         self._calls.put(lambda: self._border.refuse(task_id))
 
     def cancel(self, task_ids: Sequence[TaskId]) -> None:

@@ -33,7 +33,8 @@ DIGEST_FACTOR = 1_000_003
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A request that this rank was told. Without a prompt it could not read it, and has said so."""
+    """A request that this rank was told. Without a prompt: it could not read it, and has said so, or it was cancelled
+    before."""
 
     task_id: TaskId
     prompt: Sequence[int] | None = None
@@ -73,7 +74,8 @@ class StepBorder:
         self._waiting.append(_Told(task_id, prompt, params, guide))
 
     def refuse(self, task_id: TaskId) -> None:
-        """A request that this rank could not read: it is not to be begun. Nothing more will be said of it here."""
+        """A request that this rank could not read, or that was cancelled before: it is not to be begun. Nothing more
+        will be said of it here."""
         self._waiting.append(_Told(task_id))
 
     def end(self, task_ids: Iterable[TaskId]) -> None:

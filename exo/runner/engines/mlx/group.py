@@ -40,7 +40,7 @@ class Group:
 
 @contextmanager
 def _told(peers: Peers) -> Generator[None]:
-    """The environment that `mlx.distributed.init` reads, for as long as it does."""
+    """Sets the environment that `mlx.distributed.init` reads. Its files are there for as long as it does."""
     with tempfile.TemporaryDirectory(prefix="exo-ranks-") as folder:
         os.environ.update(variables(peers, Path(folder)))
         yield

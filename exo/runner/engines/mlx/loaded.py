@@ -11,9 +11,9 @@ from exo.runner.engines.base import Progress, Tokenizer
 from exo.runner.engines.mlx.sampling import Samplers
 from exo.runner.engines.mlx.scheduler import Scheduler
 from exo.runner.engines.mlx.slices import SlicePace
-from exo.runner.engines.mlx.weights import Cut, load_weights, whole
+from exo.runner.engines.mlx.weights import Cut, load_weights
 from exo.runner.engines.mlx.width import WIDTH, width
-from exo.runner.engines.ranks import SOLO, Ranks
+from exo.runner.engines.ranks import Ranks
 
 
 class Loaded:
@@ -25,9 +25,9 @@ class Loaded:
         tokenizer: Tokenizer,
         folder: Path,
         on_progress: Progress,
-        cut: Cut = whole,
-        ranks: Ranks = SOLO,
-        pace: SlicePace | None = None,
+        cut: Cut,
+        ranks: Ranks,
+        pace: SlicePace | None,
     ) -> None:
         """What `cut` leaves of a model that `ranks` hold together. Raises Fatal where it cannot be loaded."""
         self.card = card

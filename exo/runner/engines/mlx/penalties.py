@@ -1,6 +1,6 @@
 """What changes a request's logits before a token is drawn.
 
-A processor is what mlx-lm's BatchGenerator calls for one row: it takes the tokens so far, the prompt's included, and
+A processor is what mlx-lm's GenerationBatch calls for one row: it takes the tokens so far, the prompt's included, and
 the logits [1, vocabulary] of the next one, and returns the logits to go on with. What it costs beyond a copy of the row
 is by the tokens that it looks back on.
 """

@@ -1,6 +1,6 @@
 """How the tokens of requests that decode side by side are chosen.
 
-mlx-lm's BatchGenerator calls each row's logits processors, row by row, then the sampler: once for all rows where they
+mlx-lm's GenerationBatch calls each row's logits processors, row by row, then the sampler: once for all rows where they
 share one, else row by row. Greedy requests without any wish share `greedy` and have no processors. All others share one
 BatchSampler; the last of a request's processors tells it whose row comes next, so that rows of any parameters are drawn
 in one call.
