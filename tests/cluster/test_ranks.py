@@ -5,7 +5,8 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import SamplingParams
 from exo.models.catalog import EMBEDDED
 from tests.cluster.chats import Chat
-from tests.stack import Stack, wait_until
+from tests.stack import Stack, alive, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -52,20 +53,32 @@ class Pair:
     def start(self) -> "Pair":
         self.first.start()
         self.second.start(["worker"])
+        self.place()
+        return self
+
+    def place(self) -> None:
+        """An instance over both, once they reach each other."""
         wait_until(lambda: self.first.is_up() and self._linked(), "two nodes that reach each other", 60)
         body = {"model": EMBEDDED, "min_nodes": 2, "slots": 8, "context": 2048}
         placed = httpx.post(f"{self.first.url}/place_instance", params={"wait": 20}, json=body, timeout=30)
         assert placed.status_code < 300, placed.text
         self.wait_ready()
-        return self
 
     def stop(self) -> None:
         self.second.stop()
         self.first.stop()
 
+    def nodes(self) -> dict[str, Any]:
+        """All nodes, by id."""
+        return httpx.get(f"{self.first.url}/state/nodes").json()
+
+    def instances(self) -> dict[str, Any]:
+        """All instances, by id."""
+        return httpx.get(f"{self.first.url}/state/instances").json()
+
     def instance(self) -> dict[str, Any]:
         """The one instance, as the API shows it."""
-        (instance_id,) = httpx.get(f"{self.first.url}/state/instances").json()
+        (instance_id,) = self.instances()
         return httpx.get(f"{self.first.url}/instance/{instance_id}").json()
 
     def wait_ready(self) -> None:
@@ -73,17 +86,24 @@ class Pair:
 
     def pid(self, rank: int) -> int:
         """Of the runner process of a rank."""
-        node_id = self.instance()["instance"]["shards"][rank]["node_id"]
-        (stack,) = [stack for stack in (self.first, self.second) if node_id in (stack.home / "node_id").read_text()]
-        (pid,) = stack.runner_pids()
+        (pid,) = self._stack(rank).runner_pids()
         return pid
+
+    def worker_pid(self, rank: int) -> int:
+        """Of the worker process that has the runner of a rank."""
+        return self._stack(rank).processes["worker"].pid
 
     def ask(self, question: str = QUESTION, temperature: float = 0, **more: object) -> Chat:
         """Ask, without randomness unless told otherwise."""
         return Chat(self.first, question, model=EMBEDDED, temperature=temperature, **more)
 
+    def _stack(self, rank: int) -> Stack:
+        node_id = self.instance()["instance"]["shards"][rank]["node_id"]
+        (stack,) = [stack for stack in (self.first, self.second) if node_id in (stack.home / "node_id").read_text()]
+        return stack
+
     def _linked(self) -> bool:
-        nodes = httpx.get(f"{self.first.url}/state/nodes").json()
+        nodes = self.nodes()
         return len(nodes) == 2 and all(node["links"] for node in nodes.values())
 
 
@@ -99,6 +119,27 @@ def pair(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def assert_well(pair: Pair) -> None:
     """The next answer is right."""
     assert "Paris" in pair.ask(max_tokens=20).wait(120).text
+
+
+@contextmanager
+def hung(*pids: int) -> Generator[None]:
+    """Has processes hang meanwhile."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGCONT)
+
+
+def assert_they_fail_within_the_deadline(running: list[Chat]) -> None:
+    """Five seconds after rank 1 hangs, with its name."""
+    began = time.monotonic()
+    assert [(chat.wait(6).outcome, chat.code) for chat in running] == [("error", "runner_failed")] * len(running)
+    assert time.monotonic() - began < 5.5
+    assert running[0].error is not None
+    assert "no sign of life from rank 1 on node" in running[0].error["message"]
 
 
 def test_it_answers(pair: Pair) -> None:
@@ -176,13 +217,38 @@ def test_a_stopped_rank_ends_requests_within_five_seconds_with_its_name(pair: Pa
     """SIGSTOP of a runner, as when a machine hangs: its connections stay, and nothing comes."""
     running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
     stopped = pair.pid(1)
-    os.kill(stopped, signal.SIGSTOP)
-    began = time.monotonic()
-    assert [(chat.wait(6).outcome, chat.code) for chat in running] == [("error", "runner_failed")] * 3
-    assert time.monotonic() - began < 5.5
-    assert running[0].error is not None
-    assert "no sign of life from rank 1 on node" in running[0].error["message"]
+    with hung(stopped):
+        assert_they_fail_within_the_deadline(running)
+        pair.wait_ready()
+        assert not alive(stopped)
+    assert_well(pair)
+
+
+def test_a_machine_that_hangs_for_longer_than_the_others_wait_begins_anew_with_them(pair: Pair) -> None:
+    """SIGSTOP of a runner and of its worker, which else would end it: the old process lives on when they wake up."""
+    instance_id = pair.instance()["instance"]["instance_id"]
+    running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
+    old = pair.pid(1)
+    with hung(old, pair.worker_pid(1)):
+        assert_they_fail_within_the_deadline(running)
+    wait_until(lambda: not alive(old), "the end of the process that woke up", 20)
     pair.wait_ready()
+    assert pair.instance()["instance"]["instance_id"] == instance_id
+    assert_well(pair)
+
+
+def test_a_machine_that_wakes_up_when_it_was_given_up_harms_nobody(pair: Pair) -> None:
+    """Its instance is gone by then, and nobody but its own worker could tell the old process so."""
+    running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
+    old = pair.pid(1)
+    with hung(old, pair.worker_pid(1)):
+        assert_they_fail_within_the_deadline(running)
+        wait_until(lambda: len(pair.nodes()) == 1, "a node that is given up")
+        assert pair.instances() == {}
+        assert alive(old)
+    wait_until(lambda: not alive(old), "the end of the process that woke up", 20)
+    assert pair.instances() == {}
+    pair.place()
     assert_well(pair)
 
 
