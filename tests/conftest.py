@@ -1,6 +1,7 @@
-"""Fixtures for the tests that run real processes."""
+"""For every test: how hypothesis runs, a fast BLAS for MLX, models that are made once, and whole nodes."""
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ settings.load_profile("exo")
 
 # Before any test imports MLX: after that it is too late for the whole process.
 bind_fast_blas(tiny_models.BLAS_CACHE)
+
+needs_mlx = pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed")
 
 TinyModels = Callable[[str], Path]
 """The folder of the tiny model of a family."""

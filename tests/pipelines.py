@@ -1,4 +1,4 @@
-"""Output pipelines for tests."""
+"""Output pipelines for tests, and what comes out of them."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from exo.runner.engines.base import Tokenizer
 from exo.runner.output.format import OutputFormat
 from exo.runner.output.opening import open_pipeline
 from exo.runner.output.pipeline import OutputPipeline, PipelineResult
-from exo.runner.output.segments import Text
+from exo.runner.output.segments import Reasoning, Segment, Text
 
 PLAIN = OutputFormat()
 
@@ -22,3 +22,17 @@ def pipeline_of(tokenizer: Tokenizer, stop: Sequence[str] = (), form: OutputForm
 def text_of(result: PipelineResult) -> str:
     """The answer's text among a result's segments."""
     return "".join(segment.text for segment in result.segments if isinstance(segment, Text))
+
+
+def joined(segments: Sequence[Segment]) -> list[Segment]:
+    """The same with neighbours of one kind as one, as a client sees them."""
+    together: list[Segment] = []
+    for segment in segments:
+        last = together[-1] if together else None
+        if isinstance(segment, Text) and isinstance(last, Text):
+            together[-1] = Text(last.text + segment.text)
+        elif isinstance(segment, Reasoning) and isinstance(last, Reasoning):
+            together[-1] = Reasoning(last.text + segment.text)
+        else:
+            together.append(segment)
+    return together

@@ -9,16 +9,15 @@ the first logit over the second is mostly 0.01 to 0.05, which is thousands of ti
 import functools
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from exo.domain.ids import ModelId, NodeId, RunnerId
-from exo.domain.model_card import ModelCard
 from exo.domain.shard import Shard
 from exo.models.families import supports_tensor
 from exo.runner.engines.mlx.blas import bind_fast_blas
 from exo.runner.structured.guide import Guide
+from tests import builders
 
 BLAS_CACHE = Path(__file__).parents[1] / "build" / "test-cache"
 VOCABULARY = 384
@@ -168,8 +167,8 @@ def build(family: str, folder: Path, **changes: Any) -> Path:
 def shard(family: str) -> Shard:
     """The shard that is the whole model, with a card that says what `config.json` does."""
     config = {**COMMON, **ALL_FAMILIES[family]}
-    card = ModelCard(
-        model_id=ModelId(f"tiny/{family}"),
+    card = builders.card(
+        f"tiny/{family}",
         family=family,
         layers=LAYERS,
         hidden_size=config["hidden_size"],
@@ -181,16 +180,7 @@ def shard(family: str) -> Shard:
         quantization="float32",
         supports_tensor=supports_tensor(family),
     )
-    return Shard(
-        runner_id=RunnerId("runner"),
-        node_id=NodeId("node"),
-        rank=0,
-        world_size=1,
-        start_layer=0,
-        end_layer=LAYERS,
-        sharding="pipeline",
-        card=card,
-    )
+    return builders.whole(card)
 
 
 def prompt(tokens: int, seed: int = 0) -> list[int]:
@@ -200,8 +190,16 @@ def prompt(tokens: int, seed: int = 0) -> list[int]:
     return random.Random(f"{seed} {tokens}").choices(range(3, VOCABULARY), k=tokens)
 
 
-def greedy_tokens(folder: Path, tokens: list[int], max_tokens: int, guide: Guide | None = None) -> list[int]:
-    """What mlx-lm's own `generate_step` gives, held to a guide if there is one, cut after the first end token."""
+def greedy_tokens(folder: Path, tokens: Sequence[int], max_tokens: int, guide: Guide | None = None) -> list[int]:
+    """What mlx-lm's own `generate_step` gives, held to a guide if there is one, cut after the first end token.
+
+    Without a guide it is computed once for all tests.
+    """
+    compute = _computed if guide else _computed_once
+    return list(compute(folder, tuple(tokens), max_tokens, guide))
+
+
+def _computed(folder: Path, tokens: tuple[int, ...], max_tokens: int, guide: Guide | None) -> tuple[int, ...]:
     import mlx.core as mx
     from mlx_lm.generate import generate_step
 
@@ -212,7 +210,10 @@ def greedy_tokens(folder: Path, tokens: list[int], max_tokens: int, guide: Guide
         found.append(int(token))
         if found[-1] in ends:
             break
-    return found
+    return tuple(found)
+
+
+_computed_once = functools.cache(_computed)
 
 
 def _holding(guide: Guide, prompt_tokens: int) -> Callable[[Any, Any], Any]:
@@ -247,7 +248,6 @@ def greedy_gap(folder: Path, tokens: list[int], max_tokens: int) -> float:
 @functools.cache
 def _reference(folder: Path) -> tuple[Any, frozenset[int]]:
     """mlx-lm's model and the tokens that end a generation."""
-    bind_fast_blas(BLAS_CACHE)
     from mlx_lm.utils import load_model
 
     from exo.runner.tokenizer import HuggingFaceTokenizer

@@ -1,7 +1,6 @@
 """A model whose files do not fit together: the request, and State, say which file it is."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -9,32 +8,44 @@ import pytest
 
 from tests import tiny_models
 from tests.cluster.history import state
+from tests.conftest import needs_mlx
 from tests.stack import Stack, wait_until
 
-pytestmark = pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed")
+pytestmark = needs_mlx
 
 BROKEN, WHOLE = "tiny/broken", "tiny/whole"
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Stack]:
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A node with two models; the header of one's weights is in order, but a tensor has another shape."""
     import mlx.core as mx
 
-    folders = tmp_path / "models"
+    root = tmp_path_factory.mktemp("node")
+    folders = root / "models"
     tiny_models.build("llama", folders / "tiny--whole")
     broken = tiny_models.build("llama", folders / "tiny--broken") / "model.safetensors"
     weights = dict(mx.load(str(broken)))
     weights["model.norm.weight"] = mx.ones((95,))
     mx.eval(weights)
     mx.save_safetensors(str(broken), weights)
-    node = Stack(tmp_path / "home", engine="mlx", default_model="none", model_folders=str(folders), offline="1")
+    node = Stack(root / "home", engine="mlx", default_model="none", model_folders=str(folders), offline="1")
     node.start()
     try:
         wait_until(lambda: node.is_up() and bool(state(node)["nodes"]), "the node to join")
         yield node
     finally:
         node.stop()
+
+
+@pytest.fixture
+def node(shared: Stack) -> Iterator[Stack]:
+    """The node, as if it had just been started: no model is placed, and the whole one is whole."""
+    yield shared
+    (Path(shared.environment["EXO_MODEL_FOLDERS"]) / "tiny--whole" / "chat_template.jinja").unlink(missing_ok=True)
+    for instance_id in state(shared)["instances"]:
+        httpx.delete(f"{shared.url}/instance/{instance_id}", params={"wait": 10}, timeout=20)
+    wait_until(lambda: not shared.runner_pids(), "the runners' end")
 
 
 def ask(node: Stack, model: str) -> httpx.Response:

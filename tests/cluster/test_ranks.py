@@ -4,10 +4,8 @@ import json
 import os
 import random
 import signal
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +17,11 @@ from exo.domain.constraint import Constraint, JsonSchema
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import SamplingParams
 from exo.models.catalog import EMBEDDED
-from tests.cluster.chats import Chat
+from tests.cluster.chats import Chat, wait_all
+from tests.conftest import needs_mlx
 from tests.stack import Stack, alive, wait_until
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), needs_mlx]
 QUESTION = "What is the capital of France?"
 STORY = "Tell me a long story about the sea."
 PROFILE = "Describe a person as JSON."
@@ -135,9 +130,8 @@ def hung(*pids: int) -> Generator[None]:
 
 def assert_they_fail_within_the_deadline(running: list[Chat]) -> None:
     """Five seconds after rank 1 hangs, with its name."""
-    began = time.monotonic()
-    assert [(chat.wait(6).outcome, chat.code) for chat in running] == [("error", "runner_failed")] * len(running)
-    assert time.monotonic() - began < 5.5
+    wait_all(running, 5.5)
+    assert [(chat.outcome, chat.code) for chat in running] == [("error", "runner_failed")] * len(running)
     assert running[0].error is not None
     assert "no sign of life from rank 1 on node" in running[0].error["message"]
 
@@ -254,11 +248,9 @@ def test_a_machine_that_wakes_up_when_it_was_given_up_harms_nobody(pair: Pair) -
 
 def alone(folder: Path, question: str, max_tokens: int, constraint: Constraint | None = None) -> str:
     """What mlx-lm's own `generate_step` says to a question, as text, without the end token."""
-    from exo.runner.engines.mlx.blas import bind_fast_blas
     from exo.runner.tokenizer import HuggingFaceTokenizer
-    from tests.tiny_models import BLAS_CACHE, greedy_tokens
+    from tests.tiny_models import greedy_tokens
 
-    bind_fast_blas(BLAS_CACHE)  # before anything imports MLX
     tokenizer = HuggingFaceTokenizer(folder)
     prompt = tokenizer.encode_chat([{"role": "user", "content": question}])
     request = GenerationRequest(messages=(), params=SamplingParams(constraint=constraint))

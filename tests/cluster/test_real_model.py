@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ import pytest
 from exo.models.catalog import EMBEDDED
 from tests.cluster.chats import Chat
 from tests.cluster.history import assert_sound
+from tests.conftest import needs_mlx
 from tests.stack import Stack, wait_until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed"),
+    needs_mlx,
 ]
 QUESTION = "What is the capital of France?"
 

@@ -66,8 +66,9 @@ def test_an_idle_cluster_measures_and_logs_nothing(stack: Stack) -> None:
 def test_previews_offer_both_nodes(stack: Stack) -> None:
     answer = httpx.get(f"{stack.url}/instance/previews", params={"model": MODEL}).json()
     offered = {(one["sharding"], one["backend"], one["nodes"]) for one in answer["previews"] if one["offered"]}
-    assert {("pipeline", "ring", 1)} <= offered
+    assert {("pipeline", "ring", 1), ("pipeline", "ring", 2)} <= offered
     refused = [one for one in answer["previews"] if not one["offered"]]
+    assert refused
     assert all(one["reason"] and one["code"] for one in refused)
 
 

@@ -1,4 +1,4 @@
-"""A real NATS server for a test: on a free port, with a store of its own, that can be killed and started again."""
+"""What one part of exo meets in a test: a real NATS server, a node's API, a real model's vocabulary."""
 
 import asyncio
 import shutil
@@ -7,13 +7,18 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from exo.bus.client import Bus, connect
 from exo.bus.server import find_binary, render_config
 from exo.domain.ids import NodeId
-from tests.stack import free_port, wait_until
+from tests.stack import Stack, free_port, wait_until
+
+if TYPE_CHECKING:
+    from exo.runner.structured.vocabulary import Vocabulary
 
 CLUSTER = "test"
 Settled = Callable[[Bus], Awaitable[None]]
@@ -21,7 +26,7 @@ Until = Callable[[Callable[[], bool], str], Awaitable[None]]
 
 
 class NatsServer:
-    """The server as `exo nats` runs it."""
+    """The server as `exo nats` runs it: on a free port, with a store of its own. It can be killed and started again."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -112,3 +117,20 @@ def until() -> Until:
             raise AssertionError(f"waited 15 s for {what}") from None
 
     return wait
+
+
+@pytest.fixture
+def client(shared_stack: Stack) -> Iterator[httpx.Client]:
+    """Asks the module's node."""
+    with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def vocabulary(embedded_model: Path) -> "Vocabulary":
+    """The embedded model's, for constraints. Imported here, since transformers take a second."""
+    from exo.runner.structured.vocabulary import Vocabulary
+    from exo.runner.tokenizer import HuggingFaceTokenizer
+
+    ends = HuggingFaceTokenizer(embedded_model).end_tokens
+    return Vocabulary((embedded_model / "tokenizer.json").read_text(), ends)

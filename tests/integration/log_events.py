@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import count, islice
 
-from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
+from exo.domain.ids import ApiId, InstanceId, MessageId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
 from exo.domain.messages.events import (
     Entry,
@@ -18,27 +18,14 @@ from exo.domain.messages.events import (
     RunnerReady,
     RunnerStarted,
 )
-from exo.domain.model_card import ModelCard
-from exo.domain.node import Holding, NodeFacts
+from exo.domain.node import Holding
 from exo.domain.sampling import Timings, Usage
-from exo.domain.shard import Shard
+from tests import builders
 
 BEGIN = 1_700_000_000.0
 NODE, INSTANCE, RUNNER = NodeId("node-a"), InstanceId("instance-a"), RunnerId("runner-a")
-CARD = ModelCard(
-    model_id=ModelId("maker/model"),
-    family="llama",
-    layers=4,
-    hidden_size=64,
-    heads=4,
-    kv_heads=2,
-    head_dim=16,
-    weight_bytes=1000,
-    context=2048,
-)
-FACTS = NodeFacts(
-    hostname="host-ä", system="linux", chip="x", cores=8, memory_bytes=10**10, disk_bytes=10**12, version="0.1.0"
-)
+CARD = builders.card()
+FACTS = builders.facts("host-ä")
 FIRST_GENERATION = 6
 """The position that its first event has; each takes three."""
 
@@ -84,14 +71,5 @@ def _events() -> Iterator[tuple[MessageId | None, Event]]:
 
 
 def _instance() -> Instance:
-    shard = Shard(
-        runner_id=RUNNER,
-        node_id=NODE,
-        rank=0,
-        world_size=1,
-        start_layer=0,
-        end_layer=4,
-        sharding="pipeline",
-        card=CARD,
-    )
-    return Instance(instance_id=INSTANCE, card=CARD, engine="mlx", shards=(shard,), context=2048, slots=8)
+    shard = builders.whole(CARD, RUNNER, NODE)
+    return builders.instance(shard, instance_id=INSTANCE)

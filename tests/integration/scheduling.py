@@ -8,7 +8,7 @@ from typing import Any
 
 from exo.domain.ids import TaskId
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
-from tests import tiny_models
+from tests.tiny_models import greedy_tokens
 
 NEW_TOKENS = 16
 
@@ -16,9 +16,6 @@ NEW_TOKENS = 16
 @functools.cache
 def model_of(folder: Path) -> Any:
     """The tiny model in a folder, loaded once."""
-    from exo.runner.engines.mlx.blas import bind_fast_blas
-
-    bind_fast_blas(tiny_models.BLAS_CACHE)
     from exo.runner.engines.mlx.weights import load_weights
 
     return load_weights(folder, lambda done, total: None)
@@ -82,6 +79,11 @@ def step_until(scheduler: Any, seen: Seen, reached: Callable[[Seen], bool]) -> S
         assert scheduler.in_flight, "all ended before"
         seen.take(scheduler.step())
     return seen
+
+
+def expected(folder: Path, prompt: Sequence[int], max_tokens: int = NEW_TOKENS) -> list[int]:
+    """The tokens that mlx-lm gives."""
+    return greedy_tokens(folder, prompt, max_tokens)
 
 
 def alone(scheduler: Any, prompt: Sequence[int], max_tokens: int = NEW_TOKENS) -> list[int]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import httpx
 import openai
@@ -12,12 +12,6 @@ import pytest
 from tests.stack import Stack, wait_until
 
 MODEL = "exo/scripted"
-
-
-@pytest.fixture
-def client(shared_stack: Stack) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
-        yield one
 
 
 @pytest.fixture

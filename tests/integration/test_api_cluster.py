@@ -13,12 +13,6 @@ from exo.domain.state import State
 from tests.stack import Stack, wait_until
 
 
-@pytest.fixture
-def client(shared_stack: Stack) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
-        yield one
-
-
 def placed(client: httpx.Client) -> list[str]:
     return list(client.get("/state/instances").json())
 

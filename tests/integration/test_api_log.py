@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -10,12 +9,6 @@ import pytest
 
 from exo.domain.messages.events import Recorded
 from tests.stack import Stack, wait_until
-
-
-@pytest.fixture
-def client(shared_stack: Stack) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
-        yield one
 
 
 def generated(client: httpx.Client) -> str:

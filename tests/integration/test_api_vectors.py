@@ -1,7 +1,7 @@
 """What models of each family wrote comes out right at the end of the real way: API, master, worker, runner."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -13,12 +13,6 @@ from tests.vector_cases import Outcome, Vector, pieces, problem, vectors
 
 each_vector = pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector["id"])
 CORE = [vector for vector in vectors() if vector["expect"]["tool_calls"]][::7]
-
-
-@pytest.fixture
-def client(shared_stack: Stack) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
-        yield one
 
 
 def body(vector: Vector, tokens: Sequence[bytes]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from tests import tiny_models
-from tests.conftest import TinyModels
-from tests.integration.ranks_as_threads import Together
-from tests.integration.scheduling import NEW_TOKENS, Seen, drain, model_of, scheduler_of, step_until, submit
+from tests.conftest import TinyModels, needs_mlx
+from tests.integration.scheduling import NEW_TOKENS, Seen, drain, scheduler_of, step_until, submit
+from tests.ranks_as_threads import Together
 
-if find_spec("mlx") is None:
-    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+pytestmark = needs_mlx
 
 PROMPTS = {name: tiny_models.prompt(20, seed=seed) for seed, name in enumerate(("one", "bad", "three"))}
 ERRORS = [ValueError, KeyError, AssertionError, RuntimeError]
@@ -177,7 +175,6 @@ def _on_two_ranks(folder: Path, errors: Sequence[type[Exception]]) -> tuple[list
 
 def test_of_several_ranks_all_end_a_request_that_fails_on_each(tiny_model: TinyModels) -> None:
     folder = tiny_model("llama")
-    model_of(folder)  # binds a BLAS
     seen, raised = _on_two_ranks(folder, [ValueError, ValueError])
     assert raised == []
     assert seen[0] == seen[1]
@@ -187,6 +184,5 @@ def test_of_several_ranks_all_end_a_request_that_fails_on_each(tiny_model: TinyM
 
 def test_of_several_ranks_one_s_lack_of_memory_is_the_engine_s(tiny_model: TinyModels) -> None:
     folder = tiny_model("llama")
-    model_of(folder)
     _, raised = _on_two_ranks(folder, [RuntimeError, RuntimeError])
     assert [str(error) for error in raised] == ["no choice", "no choice"]

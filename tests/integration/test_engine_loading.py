@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from exo.errors import Fatal
 from exo.runner.engines import make_engine
 from exo.runner.main import warm_up
 from tests import tiny_models
-from tests.conftest import TinyModels
+from tests.conftest import TinyModels, needs_mlx
 
-if find_spec("mlx") is None:
-    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+pytestmark = needs_mlx
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"

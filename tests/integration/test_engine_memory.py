@@ -3,7 +3,6 @@
 import resource
 import threading
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,20 @@ import pytest
 from exo.domain.ids import TaskId
 from exo.errors import Rejected
 from tests import tiny_models
-from tests.conftest import TinyModels
-from tests.integration.ranks_as_threads import Together
-from tests.integration.scheduling import NEW_TOKENS, Seen, alone, drain, model_of, scheduler_of, step_until, submit
+from tests.conftest import TinyModels, needs_mlx
+from tests.integration.scheduling import (
+    Seen,
+    alone,
+    drain,
+    expected,
+    model_of,
+    scheduler_of,
+    step_until,
+    submit,
+)
+from tests.ranks_as_threads import Together
 
-if find_spec("mlx") is None:
-    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+pytestmark = needs_mlx
 
 LLAMA_TOKEN = 6 * 2 * 6 * 16 * 4
 """Bytes of keys and values of one token of the tiny llama: layers, both, heads, size of a head, float32."""
@@ -44,10 +51,6 @@ class Machine:
         """A scheduler on this machine."""
         self.scheduler = scheduler_of(folder, 64, free_bytes=self.free_bytes, clock=self.clock, **parts)
         return self.scheduler
-
-
-def expected(folder: Path, prompt: list[int], max_tokens: int = NEW_TOKENS) -> list[int]:
-    return tiny_models.greedy_tokens(folder, prompt, max_tokens)
 
 
 @pytest.mark.parametrize(("prompt", "max_tokens", "asked"), [(1100, 16, 1116), (1200, None, 1201), (16, 1100, 1116)])

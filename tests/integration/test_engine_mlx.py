@@ -2,23 +2,27 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
-from exo.domain.model_card import ModelCard
+from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
-from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
+from exo.models.catalog import embedded
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, EngineOutput, PrefillOutput, TokenOutput
+from exo.runner.engines.mlx.engine import MlxEngine
+from exo.runner.engines.mlx.slices import SlicePace
+from exo.runner.engines.threads import ThreadShare
+from tests import builders, tiny_models
+from tests.conftest import TinyModels, needs_mlx
 from tests.pipelines import pipeline_of, text_of
+from tests.tiny_models import greedy_tokens
 
-if find_spec("mlx") is None:
-    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+pytestmark = needs_mlx
 
+SHARD = builders.whole(embedded())
 QUESTION = "What is the capital of France?"
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
 A, B, C = TaskId("a"), TaskId("b"), TaskId("c")
@@ -37,7 +41,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def loaded(folder: Path, cache: Path) -> Iterator[Engine]:
     made = make_engine("mlx", cache)
-    made.load(shard(), folder, lambda done, total: None)
+    made.load(SHARD, folder, lambda done, total: None)
     yield made
     made.close()
 
@@ -46,31 +50,6 @@ def loaded(folder: Path, cache: Path) -> Iterator[Engine]:
 def engine(loaded: Engine) -> Engine:
     assert loaded.in_flight == 0, "the test before left requests behind"
     return loaded
-
-
-def shard(context: int = 8192, world_size: int = 1) -> Shard:
-    card = ModelCard(
-        model_id=ModelId("HuggingFaceTB/SmolLM2-135M-Instruct"),
-        family="llama",
-        layers=30,
-        hidden_size=576,
-        heads=9,
-        kv_heads=3,
-        head_dim=64,
-        weight_bytes=538_090_249,
-        context=context,
-        quantization="float32",
-    )
-    return Shard(
-        runner_id=RunnerId("runner"),
-        node_id=NodeId("node"),
-        rank=0,
-        world_size=world_size,
-        start_layer=0,
-        end_layer=30,
-        sharding="pipeline",
-        card=card,
-    )
 
 
 def prompt(engine: Engine, text: str) -> list[int]:
@@ -114,19 +93,13 @@ def test_an_answer_is_right_and_ends_by_itself(engine: Engine) -> None:
 
 
 def test_a_greedy_batch_equals_mlx_lm_one_at_a_time(engine: Engine, folder: Path) -> None:
-    import mlx.core as mx
-    from mlx_lm.generate import generate_step
-    from mlx_lm.utils import load_model
-
-    model, _ = load_model(folder)
     texts = {A: QUESTION, B: "Name three colours.", C: "Write a haiku about rain and the sea please."}
     prompts = {task_id: prompt(engine, text) for task_id, text in texts.items()}
     for task_id, tokens in prompts.items():
         engine.submit(task_id, tokens, GREEDY)
     batched = tokens_by_task(drain(engine))
     for task_id, tokens in prompts.items():
-        single = [int(token) for token, _ in generate_step(mx.array(tokens), model, max_tokens=GREEDY.max_tokens)]
-        assert batched[task_id] == single[: len(batched[task_id])]
+        assert batched[task_id] == greedy_tokens(folder, tokens, GREEDY.max_tokens)
 
 
 def test_a_request_that_joins_late_and_one_that_is_cancelled_change_nothing_for_the_others(engine: Engine) -> None:
@@ -154,13 +127,15 @@ def test_a_request_is_cancelled_while_its_prompt_is_computed(engine: Engine) -> 
     assert alone(engine, QUESTION, GREEDY)
 
 
-def test_prefill_is_reported_to_the_last_token(engine: Engine) -> None:
-    tokens = prompt(engine, "word " * 700)
-    engine.submit(A, tokens, SamplingParams(temperature=0, max_tokens=1))
-    seen = [output.done for output in drain(engine) if isinstance(output, PrefillOutput)]
+def test_prefill_is_reported_to_the_last_token(tiny_model: TinyModels) -> None:
+    tiny = MlxEngine(tiny_models.BLAS_CACHE, ThreadShare(), SlicePace(least=256, most=256))
+    tiny.load(tiny_models.shard("llama"), tiny_model("llama"), lambda done, total: None)
+    tiny.submit(A, tiny_models.prompt(700), SamplingParams(temperature=0, max_tokens=1))
+    seen = [output.done for output in drain(tiny) if isinstance(output, PrefillOutput)]
     assert seen == sorted(seen)
-    assert seen[-1] == len(tokens)
+    assert seen[-1] == 700
     assert len(seen) > 2
+    tiny.close()
 
 
 def test_the_same_seed_gives_the_same_text_whatever_runs_beside(engine: Engine) -> None:
@@ -198,7 +173,8 @@ def test_a_request_that_memory_cannot_hold_is_refused_before_prefill_with_both_n
     folder: Path, cache: Path
 ) -> None:
     large = make_engine("mlx", cache)
-    large.load(shard(context=10**9), folder, lambda done, total: None)
+    endless = embedded().model_copy(update={"context": 10**9})
+    large.load(builders.whole(endless), folder, lambda done, total: None)
     with pytest.raises(Rejected, match=r"needs 100000003 tokens .* memory holds \d+") as refused:
         large.submit(A, [5, 6, 7], SamplingParams(max_tokens=10**8))
     assert refused.value.code == "context_length_exceeded"
@@ -218,7 +194,7 @@ def test_loading_reports_every_layer_and_closing_may_be_repeated(folder: Path, c
     seen: list[tuple[int, int]] = []
     made = make_engine("mlx", cache)
     made.close()
-    made.load(shard(), folder, lambda done, total: seen.append((done, total)))
+    made.load(SHARD, folder, lambda done, total: seen.append((done, total)))
     assert seen == [(done, 30) for done in range(31)]
     made.close()
     made.close()
@@ -228,6 +204,6 @@ def test_loading_reports_every_layer_and_closing_may_be_repeated(folder: Path, c
 
 def test_a_part_of_a_model_and_an_empty_folder_are_fatal(folder: Path, cache: Path, tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="2 ranks"):
-        make_engine("mlx", cache).load(shard(world_size=2), folder, lambda done, total: None)
+        make_engine("mlx", cache).load(builders.shards(SHARD, "pipeline", 2)[0], folder, lambda done, total: None)
     with pytest.raises(Fatal, match=r"config\.json cannot be read"):
-        make_engine("mlx", cache).load(shard(), tmp_path, lambda done, total: None)
+        make_engine("mlx", cache).load(SHARD, tmp_path, lambda done, total: None)

@@ -1,25 +1,15 @@
 """What the prefix cache finds, keeps and throws away."""
 
-from importlib.util import find_spec
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-if find_spec("mlx") is None:
-    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+from tests.conftest import needs_mlx
 
-from tests import tiny_models
+pytestmark = needs_mlx
 
 TOKENS = st.lists(st.integers(0, 3), max_size=30)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def blas() -> None:
-    from exo.runner.engines.mlx.blas import bind_fast_blas
-
-    bind_fast_blas(tiny_models.BLAS_CACHE)
 
 
 def kept(length: int, windowed: bool = False) -> Any:

@@ -1,7 +1,6 @@
 """How the MLX engine chooses tokens: draws, penalties and seeds on small distributions."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -12,18 +11,9 @@ from hypothesis.extra.numpy import arrays
 from exo.domain.ids import TaskId
 from exo.domain.sampling import INTEGER_MOST, SamplingParams
 from exo.errors import Rejected
-from tests import tiny_models
+from tests.conftest import needs_mlx
 
-if find_spec("mlx") is None:
-    pytest.skip("the mlx extra is not installed", allow_module_level=True)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def fast_blas() -> None:
-    """MLX is imported here; a test of a real model that this process runs later would be slow without it."""
-    from exo.runner.engines.mlx.blas import bind_fast_blas
-
-    bind_fast_blas(tiny_models.BLAS_CACHE)
+pytestmark = needs_mlx
 
 
 PROBABILITIES = [0.05, 0.5, 0.15, 0.3]
@@ -137,14 +127,14 @@ params_strategy = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(params_strategy, min_size=1, max_size=6))
 def test_what_runs_beside_a_request_does_not_change_it(batch: list[SamplingParams]) -> None:
     rows = [(params, TaskId(f"task-{number}")) for number, params in enumerate(batch)]
     assert choose(rows, 6) == [alone(params, 6, task_id) for params, task_id in rows]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays(np.float32, (2, 30), elements=st.floats(-8, 8, width=16)),
     st.floats(0.1, 2),
@@ -179,7 +169,7 @@ def test_filters_keep_what_their_definitions_say(
         assert abs(len(kept) - min(*by_rank, by_share)) <= sum(slack)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays(np.float32, 12, elements=st.floats(-8, 8, width=16)),
     st.lists(st.integers(0, 11), max_size=30),

@@ -3,23 +3,22 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from exo.domain.constraint import Choice, Constraint, JsonObject, JsonSchema, Regex
-from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
+from exo.domain.ids import TaskId
 from exo.domain.messages.requests import GenerationRequest
-from exo.domain.model_card import ModelCard
 from exo.domain.sampling import SamplingParams
-from exo.domain.shard import Shard
+from exo.models.catalog import embedded
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, TokenOutput
+from tests import builders
+from tests.conftest import needs_mlx
 
-if find_spec("mlx") is None:
-    pytest.skip("the mlx extra is not installed", allow_module_level=True)
+pytestmark = needs_mlx
 
 PERSON = {
     "type": "object",
@@ -37,30 +36,8 @@ DATE = Regex(pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 @pytest.fixture(scope="module")
 def engine(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    card = ModelCard(
-        model_id=ModelId("HuggingFaceTB/SmolLM2-135M-Instruct"),
-        family="llama",
-        layers=30,
-        hidden_size=576,
-        heads=9,
-        kv_heads=3,
-        head_dim=64,
-        weight_bytes=538_090_249,
-        context=8192,
-        quantization="float32",
-    )
-    shard = Shard(
-        runner_id=RunnerId("runner"),
-        node_id=NodeId("node"),
-        rank=0,
-        world_size=1,
-        start_layer=0,
-        end_layer=30,
-        sharding="pipeline",
-        card=card,
-    )
     made = make_engine("mlx", tmp_path_factory.mktemp("cache"))
-    made.load(shard, embedded_model, lambda done, total: None)
+    made.load(builders.whole(embedded()), embedded_model, lambda done, total: None)
     yield made
     made.close()
 

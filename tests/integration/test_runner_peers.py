@@ -9,51 +9,32 @@ from exo.bus.beats import publish_beat
 from exo.bus.client import Bus
 from exo.bus.tasks import last_task, publish_task
 from exo.domain.ids import InstanceId, NodeId, RunnerId
-from exo.domain.instance import Instance
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.tasks import ConnectTask
 from exo.domain.runner_spec import RunnerSpec
-from exo.domain.shard import Shard
 from exo.errors import Retryable
 from exo.models.scripted import SCRIPTED_CARD
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.ranks import Peers
 from exo.runner.engines.scripted import ScriptedEngine
 from exo.runner.peers import PeerWatch, meet, peers, told_peers
+from tests import builders
 from tests.integration.conftest import Settled, Until
 
 PROCESSES = ("process-0", "process-1", "process-2")
 
 
-def shard(rank: int) -> Shard:
-    return Shard(
-        runner_id=RunnerId(f"runner-{rank}"),
-        node_id=NodeId(f"node-{rank}"),
-        rank=rank,
-        world_size=3,
-        start_layer=0,
-        end_layer=SCRIPTED_CARD.layers,
-        sharding="tensor",
-        card=SCRIPTED_CARD,
-        host=f"10.0.0.{rank}",
-    )
+SHARDS = [
+    shard.model_copy(update={"host": f"10.0.0.{shard.rank}"})
+    for shard in builders.shards(builders.whole(SCRIPTED_CARD), "tensor", 3)
+]
 
 
 def spec(rank: int = 0, **instance: object) -> RunnerSpec:
     return RunnerSpec(
         process=PROCESSES[rank],
-        instance=Instance.model_validate(
-            {
-                "instance_id": "instance",
-                "card": SCRIPTED_CARD,
-                "engine": "scripted",
-                "shards": [shard(rank) for rank in range(3)],
-                "context": 1024,
-                "slots": 4,
-                **instance,
-            }
-        ),
-        shard=shard(rank),
+        instance=builders.instance(*SHARDS, engine="scripted", **instance),
+        shard=SHARDS[rank],
         folder="",
         cache_dir="",
         nats_url="",

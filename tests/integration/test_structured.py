@@ -1,7 +1,6 @@
 """Constraints on the vocabulary of a real model: what compiles, what is refused, what may come next."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from exo.runner.structured.compiling import Constraints
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.reasoning import Progress, Reasoning, find_reasoning, first_progress
 from exo.runner.structured.vocabulary import Vocabulary
-from exo.runner.tokenizer import HuggingFaceTokenizer
 
 PERSON = {
     "type": "object",
@@ -20,12 +18,6 @@ PERSON = {
     "required": ["name", "age"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture(scope="module")
-def vocabulary(embedded_model: Path) -> Vocabulary:
-    ends = HuggingFaceTokenizer(embedded_model).end_tokens
-    return Vocabulary((embedded_model / "tokenizer.json").read_text(), ends)
 
 
 @pytest.fixture(scope="module")

@@ -44,11 +44,6 @@ def tokenizer(embedded_model: Path) -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(embedded_model)
 
 
-@pytest.fixture(scope="module")
-def vocabulary(embedded_model: Path, tokenizer: HuggingFaceTokenizer) -> Vocabulary:
-    return Vocabulary((embedded_model / "tokenizer.json").read_text(), tokenizer.end_tokens)
-
-
 PLACE = {
     "$defs": {"City": {"enum": ["Oslo", "Bergen"]}},
     "type": "object",

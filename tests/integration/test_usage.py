@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -165,12 +164,6 @@ def test_a_history_of_one_model_adds_up(tmp_path: Path) -> None:
         return await read_usage(path, "model", since=BEGIN)
 
     assert asyncio.run(work()) == [Usage(CARD.model_id, 50, 0, 350, 250, 100, 0.0, 12.5)]
-
-
-@pytest.fixture
-def client(shared_stack: Stack) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
-        yield one
 
 
 def test_over_http_it_is_what_was_answered(client: httpx.Client, shared_stack: Stack) -> None:

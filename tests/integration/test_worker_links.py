@@ -6,41 +6,20 @@ from contextlib import AsyncExitStack
 import pytest
 
 from exo.domain.ids import NodeId
-from exo.domain.node import Interface, NodeFacts
+from exo.domain.node import Interface
 from exo.domain.state import Node, State
 from exo.node.probe import Identity, identified, probe
 from exo.worker.links import MISSES, Links
+from tests import builders
 
 HERE = "127.0.0.1"
 A, B = Identity("home", NodeId("a"), "boot-a"), Identity("home", NodeId("b"), "boot-b")
 
 
 def node(identity: Identity, port: int) -> Node:
-    facts = NodeFacts(
-        hostname="host",
-        system="linux",
-        chip="x",
-        cores=1,
-        memory_bytes=1,
-        disk_bytes=1,
-        interfaces=(Interface(name="eth0", addresses=("127.0.0.2",)),),
-        version="1",
-        probe_port=port,
-    )
-    return Node.model_validate(
-        {
-            "node_id": identity.node_id,
-            "boot_id": identity.boot_id,
-            "facts": facts,
-            "available_bytes": 1,
-            "holdings": {},
-            "joined_at": 0,
-        }
-    )
-
-
-def state(*nodes: Node) -> State:
-    return State.model_validate({"nodes": {one.node_id: one for one in nodes}})
+    interfaces = (Interface(name="eth0", addresses=("127.0.0.2",)),)
+    facts = builders.facts(interfaces=interfaces, probe_port=port)
+    return builders.node(identity.node_id, boot_id=identity.boot_id, facts=facts)
 
 
 async def test_who_is_looked_for_answers_with_the_time_and_this_sides_address() -> None:
@@ -86,7 +65,7 @@ async def test_a_stranger_does_not_count(said: bytes | None) -> None:
 
 async def test_two_workers_on_one_machine_find_each_other() -> None:
     async with identified(A) as port_a, identified(B) as port_b:
-        cluster = state(node(A, port_a), node(B, port_b))
+        cluster = builders.state([node(A, port_a), node(B, port_b)])
         found = [await Links("home", one.node_id).measure(cluster) for one in (A, B)]
     assert [[(link.to, link.kind, link.address) for link in links] for links in found] == [
         [("b", "loopback", "127.0.0.1"), ("b", "loopback", "127.0.0.2")],
@@ -96,7 +75,7 @@ async def test_two_workers_on_one_machine_find_each_other() -> None:
 
 async def test_measuring_again_changes_nothing() -> None:
     async with identified(B) as port:
-        cluster, links = state(node(A, 1), node(B, port)), Links("home", A.node_id)
+        cluster, links = builders.state([node(A, 1), node(B, port)]), Links("home", A.node_id)
         first = await links.measure(cluster)
         assert first
         assert await links.measure(cluster) == first
@@ -106,7 +85,7 @@ async def test_a_link_is_gone_after_several_misses_and_not_before() -> None:
     links = Links("home", A.node_id)
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(identified(B))
-        cluster = state(node(A, 1), node(B, port))
+        cluster = builders.state([node(A, 1), node(B, port)])
         first = await links.measure(cluster)
     for _ in range(MISSES - 1):
         assert await links.measure(cluster) == first
@@ -116,6 +95,6 @@ async def test_a_link_is_gone_after_several_misses_and_not_before() -> None:
 async def test_a_node_that_is_not_in_the_cluster_any_more_has_no_link() -> None:
     links = Links("home", A.node_id)
     async with identified(B) as port:
-        assert await links.measure(state(node(A, 1), node(B, port)))
-        assert await links.measure(state(node(A, 1))) == ()
+        assert await links.measure(builders.state([node(A, 1), node(B, port)]))
+        assert await links.measure(builders.state([node(A, 1)])) == ()
         assert await links.measure(State()) == ()

@@ -12,7 +12,8 @@ from exo.domain.sampling import FinishReason, SamplingParams
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
 from exo.runner.output.format import OutputFormat, ThinkTags, ToolFormat
 from exo.runner.output.opening import open_pipeline
-from exo.runner.output.segments import Call, Reasoning, Segment, Text
+from exo.runner.output.segments import Call, Segment, Text
+from tests.pipelines import joined
 
 THINK = ThinkTags(open="<think>", close="</think>")
 TOOL = Tool(name="f", parameters='{"properties": {"k": {"type": "integer"}, "s": {"type": "string"}}}')
@@ -96,19 +97,6 @@ def run(form: OutputFormat, pieces: list[str], finish: FinishReason) -> tuple[li
             assert not result.holds
             return joined(segments), result.finished, result.stop_sequence
     raise AssertionError("the pipeline did not finish")
-
-
-def joined(segments: list[Segment]) -> list[Segment]:
-    together: list[Segment] = []
-    for segment in segments:
-        last = together[-1] if together else None
-        if isinstance(segment, Text) and isinstance(last, Text):
-            together[-1] = Text(last.text + segment.text)
-        elif isinstance(segment, Reasoning) and isinstance(last, Reasoning):
-            together[-1] = Reasoning(last.text + segment.text)
-        else:
-            together.append(segment)
-    return together
 
 
 def test_every_format_is_tried() -> None:

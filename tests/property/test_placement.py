@@ -7,14 +7,15 @@ from itertools import combinations, permutations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
+from exo.domain.ids import InstanceId, NodeId, RunnerId
 from exo.domain.model_card import ModelCard
-from exo.domain.node import Holding, Link, LinkKind, NodeFacts
+from exo.domain.node import Holding, Link, LinkKind
 from exo.domain.placement import Placement, PlacementRequest, Refused, instance_from, needed_bytes, place
 from exo.domain.placement.previews import previews
 from exo.domain.placement.sharding import pipeline_layers, tensor_sizes
 from exo.domain.shard import Sharding
 from exo.domain.state import Node, State
+from tests import builders
 
 LAYERS = 6
 NAMES = "abcde"
@@ -34,18 +35,7 @@ class Case:
 
     @property
     def card(self) -> ModelCard:
-        return ModelCard(
-            model_id=ModelId("maker/model"),
-            family="llama",
-            layers=LAYERS,
-            hidden_size=64,
-            heads=4,
-            kv_heads=2,
-            head_dim=1,
-            weight_bytes=self.weight,
-            context=1,
-            supports_tensor=True,
-        )
+        return builders.card(layers=LAYERS, head_dim=1, weight_bytes=self.weight, context=1, supports_tensor=True)
 
     @property
     def request(self) -> PlacementRequest:
@@ -54,35 +44,21 @@ class Case:
 
     @property
     def state(self) -> State:
-        return State.model_validate({"nodes": {NAMES[index]: self.node(index) for index in range(len(self.memory))}})
+        return builders.state([self.node(index) for index in range(len(self.memory))])
 
     def node(self, index: int) -> Node:
-        facts = NodeFacts(
-            hostname=NAMES[index],
-            system="linux",
-            chip="x",
-            cores=1,
-            memory_bytes=self.memory[index],
-            disk_bytes=1,
-            engines=("mlx",),
-            version="1",
-        )
+        facts = builders.facts(NAMES[index], memory_bytes=self.memory[index], engines=("mlx",))
         links = [
             Link(to=NodeId(NAMES[to]), kind=kind, address=f"10.0.0.{to}")
             for of, to, kind in sorted(self.links)
             if of == index
         ]
-        holding = Holding(card=self.card, status="ready")
-        return Node.model_validate(
-            {
-                "node_id": NAMES[index],
-                "boot_id": "b",
-                "facts": facts,
-                "available_bytes": self.memory[index],
-                "holdings": {"maker/model": holding},
-                "joined_at": 0,
-                "links": tuple(links),
-            }
+        return builders.node(
+            NAMES[index],
+            Holding(card=self.card, status="ready"),
+            facts=facts,
+            available_bytes=self.memory[index],
+            links=tuple(links),
         )
 
 

@@ -3,30 +3,15 @@
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from exo.domain.ids import RunnerId
 from exo.domain.sampling import SamplingParams
-from exo.domain.shard import Shard, Sharding
 from tests.ranks.program import Job, Outcome, Request, Work
 from tests.stack import free_port
 
 PATIENCE = 240.0
 """Seconds for all ranks to load and to run their requests."""
-
-
-def shards(whole: Shard, sharding: Sharding, ranks: int, split: Sequence[int] = ()) -> list[Shard]:
-    """The shards of a model by rank. `split` says how many layers each rank holds; evenly where it is empty."""
-    layers = whole.end_layer
-    counts = list(split) or [layers // ranks + (rank < layers % ranks) for rank in range(ranks)]
-    found: list[Shard] = []
-    end = layers
-    for rank, count in enumerate(counts):
-        start, last = (end - count, end) if sharding == "pipeline" else (0, layers)
-        end = start
-        update = {"rank": rank, "world_size": ranks, "start_layer": start, "end_layer": last, "sharding": sharding}
-        found.append(whole.model_copy(update={**update, "runner_id": RunnerId(f"runner-{rank}")}))
-    return found
 
 
 def greedy(prompt: list[int], max_tokens: int, step: int = 0, after_ends: int = 0) -> Request:
@@ -40,7 +25,7 @@ def run_ranks(
 ) -> list[list[Outcome]]:
     """What came of the works that each rank has, by rank and work, within `patience` seconds.
 
-    Fails, showing what it said, where a rank did not end well.
+    Fails as soon as one rank does not end well, showing what that one said: the others may wait for it for ever.
     """
     addresses = tuple(f"127.0.0.1:{free_port()}" for _ in works)
     jobs = [
@@ -48,18 +33,25 @@ def run_ranks(
         for rank, mine in enumerate(works)
     ]
     processes = [start(job) for job in jobs]
+    with ThreadPoolExecutor(len(processes)) as pool:
+        ends = [pool.submit(_outcomes, process, patience) for process in processes]
+        try:
+            for end in as_completed(ends):
+                end.result()
+        finally:
+            for process in processes:
+                process.kill()
+    return [end.result() for end in ends]
+
+
+def _outcomes(process: subprocess.Popen[str], patience: float) -> list[Outcome]:
+    """What a rank says up to its end. MLX prints lines of its own when a connection takes several tries."""
     try:
-        said = [process.communicate(timeout=patience) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    for process, (_, error) in zip(processes, said, strict=True):
-        assert process.returncode == 0, error[-3000:]
-    return [_outcomes(output) for output, _ in said]
-
-
-def _outcomes(output: str) -> list[Outcome]:
-    """MLX prints lines of its own when a connection takes several tries."""
+        output, error = process.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, error = process.communicate()
+    assert process.returncode == 0, f"exit code {process.returncode}, of at most {patience:.0f} s: {error[-3000:]}"
     return [Outcome.model_validate_json(line) for line in output.splitlines() if line.startswith("{")]
 
 

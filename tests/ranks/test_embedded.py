@@ -1,101 +1,101 @@
 """A real model over several ranks: its tokens, and that each rank reads its own weights only."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from exo.domain.ids import NodeId, RunnerId
-from exo.domain.shard import Shard, Sharding
+from exo.domain.shard import Shard
 from exo.models.catalog import embedded
-from tests.ranks.group import greedy, run_ranks, shards
+from tests import builders
+from tests.conftest import needs_mlx
+from tests.ranks.group import greedy, run_ranks
 from tests.ranks.program import Outcome, Work
-from tests.tiny_models import BLAS_CACHE, greedy_tokens
+from tests.tiny_models import greedy_tokens
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed"),
-]
-TOKENS = 24
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), needs_mlx]
+TOKENS = 8
 QUESTIONS = ("What is the capital of France?", "Name three colours.", "Who wrote Hamlet?")
 RESIDENT_SHARE = 0.7
 """Of the weights that a rank does not hold, the least part that its resident memory must lack: what it has beside one
 process (connections, a trace of the model) takes some of it."""
 
-
-@pytest.fixture(scope="module")
-def whole(embedded_model: Path) -> Shard:
-    card = embedded()
-    return Shard(
-        runner_id=RunnerId("runner"),
-        node_id=NodeId("node"),
-        rank=0,
-        world_size=1,
-        start_layer=0,
-        end_layer=card.layers,
-        sharding="pipeline",
-        card=card,
-    )
+WHOLE = builders.whole(embedded())
+BY_LAYERS = builders.shards(WHOLE, "pipeline", 2, (20, 10))
+BY_SLICES = builders.shards(WHOLE, "tensor", 3)
+INDIVISIBLE = builders.shards(WHOLE, "tensor", 2)
+INCOMPLETE = [BY_LAYERS[0], BY_LAYERS[1].model_copy(update={"end_layer": BY_LAYERS[0].start_layer - 1})]
+"""The layer between the two is nobody's."""
 
 
 @pytest.fixture(scope="module")
 def prompts(embedded_model: Path) -> list[list[int]]:
-    from exo.runner.engines.mlx.blas import bind_fast_blas
     from exo.runner.tokenizer import HuggingFaceTokenizer
 
-    bind_fast_blas(BLAS_CACHE)  # before anything imports MLX
     tokenizer = HuggingFaceTokenizer(embedded_model)
     return [tokenizer.encode_chat([{"role": "user", "content": question}]) for question in QUESTIONS]
 
 
-@pytest.fixture(scope="module")
-def alone(embedded_model: Path, whole: Shard, prompts: list[list[int]]) -> Outcome:
-    """The model in one process."""
-    return run(embedded_model, [whole], prompts)[0]
+Ranks = list[list[Outcome]]
+"""By rank, what came of each of its works."""
 
 
-def run(folder: Path, parts: list[Shard], prompts: list[list[int]]) -> list[Outcome]:
+def run(folder: Path, prompts: list[list[int]], *placements: list[Shard]) -> Ranks:
+    """The same requests of one placement after the other, in one group of processes."""
     requests = [greedy(prompt, TOKENS, step=4 * number) for number, prompt in enumerate(prompts)]
-    works = [[Work(folder=folder, shard=part, requests=requests)] for part in parts]
-    return [outcomes[0] for outcomes in run_ranks(works)]
+    return run_ranks(
+        [
+            [Work(folder=folder, shard=part, requests=requests) for part in parts]
+            for parts in zip(*placements, strict=True)
+        ]
+    )
 
 
-@pytest.mark.parametrize(("sharding", "ranks", "split"), [("pipeline", 2, (20, 10)), ("tensor", 3, ())])
-def test_ranks_give_the_tokens_of_one_process_and_hold_their_own_weights(
-    embedded_model: Path,
-    whole: Shard,
-    prompts: list[list[int]],
-    alone: Outcome,
-    sharding: Sharding,
-    ranks: int,
-    split: tuple[int, ...],
+@pytest.fixture(scope="module")
+def alone(embedded_model: Path, prompts: list[list[int]]) -> Outcome:
+    """The model in one process."""
+    ((outcome,),) = run(embedded_model, prompts, [WHOLE])
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def two(embedded_model: Path, prompts: list[list[int]]) -> Ranks:
+    """Two ranks with placements that can be and that cannot."""
+    return run(embedded_model, prompts, BY_LAYERS, INDIVISIBLE, INCOMPLETE)
+
+
+def check(folder: Path, prompts: list[list[int]], parts: list[Shard], alone: Outcome, ranks: list[Outcome]) -> None:
+    """Every rank has the tokens of one process, and less memory by what it does not hold."""
+    expected = [greedy_tokens(folder, prompt, TOKENS) for prompt in prompts]
+    for part, outcome in zip(parts, ranks, strict=True):
+        assert outcome.failures == []
+        assert outcome.tokens == expected
+        assert alone.resident_bytes - outcome.resident_bytes > RESIDENT_SHARE * elsewhere(folder, part), part
+
+
+def test_two_ranks_by_layers_give_the_tokens_of_one_process_and_hold_their_own_weights(
+    embedded_model: Path, prompts: list[list[int]], alone: Outcome, two: Ranks
 ) -> None:
-    expected = [greedy_tokens(embedded_model, prompt, TOKENS) for prompt in prompts]
-    parts = shards(whole, sharding, ranks, split)
-    outcomes = run(embedded_model, parts, prompts)
-    assert [outcome.failures for outcome in outcomes] == [[]] * ranks
-    assert [outcome.tokens for outcome in outcomes] == [expected] * ranks
-    for part, outcome in zip(parts, outcomes, strict=True):
-        assert alone.resident_bytes - outcome.resident_bytes > RESIDENT_SHARE * elsewhere(embedded_model, part), part
+    check(embedded_model, prompts, BY_LAYERS, alone, [works[0] for works in two])
 
 
-def test_a_division_that_does_not_go_is_refused_with_those_that_do(
-    embedded_model: Path, whole: Shard, prompts: list[list[int]]
+def test_three_ranks_by_slices_give_the_tokens_of_one_process_and_hold_their_own_weights(
+    embedded_model: Path, prompts: list[list[int]], alone: Outcome
 ) -> None:
-    outcomes = run(embedded_model, shards(whole, "tensor", 2), prompts)
-    for outcome in outcomes:
-        (reason,) = outcome.failures
+    three = run(embedded_model, prompts, BY_SLICES)
+    check(embedded_model, prompts, BY_SLICES, alone, [works[0] for works in three])
+
+
+def test_a_division_that_does_not_go_is_refused_with_those_that_do(two: Ranks) -> None:
+    for _, indivisible, _ in two:
+        (reason,) = indivisible.failures
         assert "9 heads" in reason
         assert reason.endswith("do not divide by 2: 3 nodes would do")
 
 
-def test_layers_that_nobody_or_two_hold_are_refused(
-    embedded_model: Path, whole: Shard, prompts: list[list[int]]
-) -> None:
-    first, second = shards(whole, "pipeline", 2)
-    outcomes = run(embedded_model, [first, second.model_copy(update={"end_layer": second.end_layer - 1})], prompts)
-    assert all("each of 30 once" in outcome.failures[0] for outcome in outcomes)
+def test_layers_that_nobody_holds_are_refused(two: Ranks) -> None:
+    for _, _, incomplete in two:
+        (reason,) = incomplete.failures
+        assert "each of 30 once" in reason
 
 
 def elsewhere(folder: Path, part: Shard) -> int:

@@ -1,7 +1,6 @@
 """What mlx.distributed is told, and what a machine without a backend says."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,10 @@ from exo.errors import Fatal, Retryable
 from exo.runner.engines.mlx.engine import MlxEngine
 from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
+from tests.conftest import needs_mlx
 from tests.tiny_models import BLAS_CACHE
 
-pytestmark = pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed")
+pytestmark = needs_mlx
 DEVICES = (("", "rdma_en2"), ("rdma_en5", ""))
 
 

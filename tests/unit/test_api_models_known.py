@@ -4,75 +4,31 @@ import pytest
 from immutables import Map
 
 from exo.api.models_known import find_model, known_models
-from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
-from exo.domain.instance import Instance
+from exo.domain.ids import ModelId, NodeId, RunnerId
 from exo.domain.model_card import ModelCard
-from exo.domain.node import DamagedModel, Holding, NodeFacts
+from exo.domain.node import DamagedModel, Holding
 from exo.domain.runner_status import Loading, Ready, RunnerStatus
-from exo.domain.shard import Shard
-from exo.domain.state import Node, Runner, State
+from exo.domain.state import Runner, State
 from exo.errors import Rejected, Retryable
-
-FACTS = NodeFacts(
-    hostname="h", system="linux", chip="c", cores=1, memory_bytes=1, disk_bytes=1, engines=("scripted",), version="0"
-)
-
-
-def card(model_id: str) -> ModelCard:
-    return ModelCard(
-        model_id=ModelId(model_id),
-        family="scripted",
-        layers=1,
-        hidden_size=1,
-        heads=1,
-        kv_heads=1,
-        head_dim=1,
-        weight_bytes=1,
-        context=100,
-    )
-
-
-def node(name: str, *holdings: Holding) -> Node:
-    return Node(
-        node_id=NodeId(name),
-        boot_id="b",
-        facts=FACTS,
-        available_bytes=1,
-        holdings=Map({holding.card.model_id: holding for holding in holdings}),
-        joined_at=0.0,
-    )
-
-
-def state(*nodes: Node) -> State:
-    return State(nodes=Map({one.node_id: one for one in nodes}))
+from tests import builders
 
 
 def with_instance(before: State, model: ModelCard, status: RunnerStatus) -> State:
-    shard = Shard(
-        runner_id=RunnerId("r"),
-        node_id=NodeId("n1"),
-        rank=0,
-        world_size=1,
-        start_layer=0,
-        end_layer=1,
-        sharding="pipeline",
-        card=model,
-    )
-    instance = Instance(
-        instance_id=InstanceId("i"), card=model, engine="scripted", shards=(shard,), context=100, slots=1
-    )
+    instance = builders.instance(builders.whole(model, node_id="n1"), engine="scripted")
     runner = Runner(
-        runner_id=RunnerId("r"), instance_id=InstanceId("i"), node_id=NodeId("n1"), status=status, since=0.0
+        runner_id=RunnerId("runner"), instance_id=instance.instance_id, node_id=NodeId("n1"), status=status, since=0.0
     )
     return before.model_copy(
         update={"instances": Map({instance.instance_id: instance}), "runners": Map({runner.runner_id: runner})}
     )
 
 
-A, B, C = (card(name) for name in ("one/Alpha", "two/Beta", "three/Gamma"))
-CLUSTER = state(
-    node("n1", Holding(card=A, status="obtainable"), Holding(card=B, status="ready")),
-    node("n2", Holding(card=A, status="ready"), Holding(card=C, status="obtainable")),
+A, B, C = (builders.card(name) for name in ("one/Alpha", "two/Beta", "three/Gamma"))
+CLUSTER = builders.state(
+    [
+        builders.node("n1", Holding(card=A, status="obtainable"), Holding(card=B, status="ready")),
+        builders.node("n2", Holding(card=A, status="ready"), Holding(card=C, status="obtainable")),
+    ]
 )
 
 
@@ -104,8 +60,9 @@ def test_an_unknown_model_is_refused_with_those_that_there_are() -> None:
 @pytest.mark.parametrize("name", ["b/trunc", "Trunc"])
 def test_of_a_damaged_model_is_said_where_it_is_and_what_is_wrong(name: str) -> None:
     damaged = DamagedModel(model_id=ModelId("b/trunc"), reason="w has 3 bytes of 9: fetch the model again")
-    cluster = state(node("n1", Holding(card=B, status="ready")), node("n2").replaced({"damaged": (damaged,)}))
-    with pytest.raises(Rejected, match=r"'b/trunc' is damaged on node h .n2.: w has 3 bytes of 9: fetch") as caught:
+    whole, broken = builders.node("n1", Holding(card=B, status="ready")), builders.node("n2", damaged=(damaged,))
+    cluster = builders.state([whole, broken])
+    with pytest.raises(Rejected, match=r"'b/trunc' is damaged on node host .n2.: w has 3 bytes of 9: fetch") as caught:
         find_model(cluster, name)
     assert (caught.value.code, caught.value.param) == ("model_damaged", "model")
     assert list(known_models(cluster)) == [B.model_id]

@@ -6,65 +6,39 @@ from exo.api.errors import CommandRefused, problem_of
 from exo.api.loading import Loading
 from exo.api.nodes_known import find_node
 from exo.api.progress import statuses_of
-from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
+from exo.domain.ids import RunnerId
 from exo.domain.instance import Instance
 from exo.domain.messages.beat import RunnerBeat
-from exo.domain.model_card import ModelCard
 from exo.domain.runner_status import Connecting, RunnerStatus
 from exo.domain.runner_status import Loading as LoadingStatus
-from exo.domain.shard import Shard, Sharding
+from exo.domain.shard import Sharding
 from exo.domain.state import State
 from exo.errors import Rejected
-
-CARD = ModelCard(
-    model_id=ModelId("maker/model"),
-    family="llama",
-    layers=30,
-    hidden_size=1,
-    heads=1,
-    kv_heads=1,
-    head_dim=1,
-    weight_bytes=1,
-    context=1,
-)
-
-
-def shard(rank: int, sharding: Sharding) -> Shard:
-    return Shard(
-        runner_id=RunnerId(f"r{rank}"),
-        node_id=NodeId(f"node{rank}"),
-        rank=rank,
-        world_size=2,
-        start_layer=0,
-        end_layer=30,
-        sharding=sharding,
-        card=CARD,
-    )
+from tests import builders
 
 
 def instance(sharding: Sharding = "pipeline") -> Instance:
-    shards = (shard(0, sharding), shard(1, sharding))
-    return Instance(instance_id=InstanceId("i"), card=CARD, engine="mlx", shards=shards, context=1, slots=1)
+    return builders.instance(*builders.shards(builders.whole(builders.card(layers=30)), sharding, 2))
 
 
 def state(*statuses: RunnerStatus) -> State:
     runners = {
-        f"r{rank}": {
-            "runner_id": f"r{rank}",
-            "instance_id": "i",
-            "node_id": f"node{rank}",
+        f"runner-{rank}": {
+            "runner_id": f"runner-{rank}",
+            "instance_id": "instance",
+            "node_id": f"node-{rank}",
             "status": status,
             "since": 0,
             "process": "p",
         }
         for rank, status in enumerate(statuses)
     }
-    return State.model_validate({"runners": runners, "instances": {"i": instance()}})
+    return builders.state(instances=[instance()], runners=runners)
 
 
 def beat(rank: int, done: int, total: int, process: str = "p") -> RunnerBeat:
     return RunnerBeat(
-        runner_id=RunnerId(f"r{rank}"),
+        runner_id=RunnerId(f"runner-{rank}"),
         process=process,
         in_flight=0,
         step_seconds=0,
@@ -81,7 +55,7 @@ def test_layers_of_a_pipeline_are_summed_over_its_ranks() -> None:
     loading.take(beat(0, 8, 12), BOTH)
     loading.take(beat(1, 4, 18), BOTH)
     assert statuses_of(BOTH, [instance()], loading) == ["loading 12 of 30 layers"]
-    assert loading.layers_of(BOTH.runners[RunnerId("r0")]) == (8, 12)
+    assert loading.layers_of(BOTH.runners[RunnerId("runner-0")]) == (8, 12)
 
 
 def test_where_every_rank_has_a_slice_of_all_layers_the_slowest_counts() -> None:
@@ -108,19 +82,7 @@ def test_a_runner_that_loads_no_more_is_forgotten() -> None:
 
 
 def nodes(*names: tuple[str, str]) -> State:
-    facts = {"system": "linux", "chip": "x", "cores": 1, "memory_bytes": 1, "disk_bytes": 1, "version": "1"}
-    found = {
-        node_id: {
-            "node_id": node_id,
-            "boot_id": "b",
-            "facts": {**facts, "hostname": hostname},
-            "available_bytes": 1,
-            "holdings": {},
-            "joined_at": 0,
-        }
-        for node_id, hostname in names
-    }
-    return State.model_validate({"nodes": found})
+    return builders.state([builders.node(node_id, facts=builders.facts(hostname)) for node_id, hostname in names])
 
 
 @pytest.mark.parametrize("name", ["abc1", "abc", "studio"])

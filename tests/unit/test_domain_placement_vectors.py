@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from exo.domain.ids import InstanceId, ModelId, NodeId, RunnerId
+from exo.domain.ids import InstanceId, NodeId, RunnerId
 from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
-from exo.domain.node import Gpu, Holding, Link, NodeFacts
+from exo.domain.node import Gpu, Holding, Link
 from exo.domain.placement import Placement, PlacementRequest, Refused, instance_from, needed_bytes, place
 from exo.domain.placement.previews import previews
-from exo.domain.shard import Shard
 from exo.domain.state import Node, State
+from tests import builders
 
 Vector = dict[str, Any]
 FILE: dict[str, list[Vector]] = json.loads((Path(__file__).parents[1] / "vectors" / "placement.json").read_text())
@@ -30,9 +30,8 @@ HEADS = 60
 def card_of(model: Vector) -> ModelCard:
     kv_heads = model.get("kv_heads") or HEADS
     quantization = model.get("quantization")
-    return ModelCard(
-        model_id=ModelId(f"{model.get('community', 'maker')}/model"),
-        family="llama",
+    return builders.card(
+        f"{model.get('community', 'maker')}/model",
         layers=model["layers"],
         hidden_size=model["hidden_size"],
         heads=kv_heads,
@@ -47,25 +46,19 @@ def card_of(model: Vector) -> ModelCard:
 
 def node_of(node: Vector, links: list[Vector], card: ModelCard) -> Node:
     held = node.get("downloaded", 0.0)
-    facts = NodeFacts(
-        hostname=node["id"],
+    facts = builders.facts(
+        node["id"],
         system=SYSTEMS.get(node.get("gpu", ""), "linux"),
-        chip="x",
-        cores=8,
         memory_bytes=node["ram_total"],
-        disk_bytes=10**12,
         gpus=(Gpu(name=node["gpu"], total_bytes=0, unified=node["gpu"] == "metal"),) if node.get("gpu") else (),
         engines=tuple(node["engines"]),
-        version="1",
         rdma_enabled=node.get("rdma_enabled"),
     )
-    return Node(
-        node_id=NodeId(node["id"]),
-        boot_id="b",
+    return builders.node(
+        node["id"],
+        Holding(card=card, status="ready" if held == 1 else "obtainable", held=held),
         facts=facts,
         available_bytes=node["ram_available"],
-        holdings={card.model_id: Holding(card=card, status="ready" if held == 1 else "obtainable", held=held)},
-        joined_at=0,
         links=tuple(link_of(link) for link in links if link["from"] == node["id"]),
     )
 
@@ -79,23 +72,13 @@ def link_of(link: Vector) -> Link:
 def placed_on(node_id: str) -> Instance:
     """A model so small that it is in nobody's way but for being there."""
     card = card_of({"bytes": 1, "layers": 1, "hidden_size": 1, "kv_heads": 1, "supports_tensor": False})
-    shard = Shard(
-        runner_id=RunnerId(node_id),
-        node_id=NodeId(node_id),
-        rank=0,
-        world_size=1,
-        start_layer=0,
-        end_layer=1,
-        sharding="pipeline",
-        card=card,
-    )
-    return Instance(instance_id=InstanceId(node_id), card=card, engine="mlx", shards=(shard,), context=1, slots=1)
+    return builders.instance(builders.whole(card, node_id, node_id), instance_id=node_id)
 
 
 def state_of(vector: Vector, card: ModelCard) -> State:
     nodes = [node_of(node, vector["links"], card) for node in vector["nodes"] if node.get("online", True)]
     instances = [placed_on(node_id) for node_id in vector.get("placed", [])]
-    return State(nodes={node.node_id: node for node in nodes}, instances={one.instance_id: one for one in instances})
+    return builders.state(nodes, instances)
 
 
 def request_of(vector: Vector, card: ModelCard) -> PlacementRequest:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from exo.domain.links import addresses_to_try, in_order, kind_of, rdma_links
-from exo.domain.node import Interface, Link, NodeFacts, ThunderboltPort
+from exo.domain.node import Interface, Link, ThunderboltPort
 from exo.domain.state import Node
 from exo.node.hardware_ports import interface_kinds, kind_of_port, parse_hardware_ports
 from exo.node.thunderbolt import parse_devices, parse_ports, parse_status, rdma_enabled, thunderbolt_ports
+from tests import builders
 
 HARDWARE_PORTS = """
 Hardware Port: Ethernet
@@ -133,24 +134,17 @@ def test_the_kernel_says_what_an_interface_is(tmp_path: Path) -> None:
 
 
 def node(name: str, *ports: ThunderboltPort, hostname: str = "", rdma: bool | None = True) -> Node:
-    facts = NodeFacts(
-        hostname=hostname or name,
+    facts = builders.facts(
+        hostname or name,
         system="darwin",
-        chip="x",
-        cores=1,
-        memory_bytes=1,
-        disk_bytes=1,
         interfaces=(
             Interface(name="en0", addresses=("10.0.0.1", "fd00::1")),
             Interface(name="en1", addresses=("10.0.1.1",), kind="wifi"),
         ),
-        version="1",
         rdma_enabled=rdma,
         thunderbolt=ports,
     )
-    return Node.model_validate(
-        {"node_id": name, "boot_id": "b", "facts": facts, "available_bytes": 1, "holdings": {}, "joined_at": 0}
-    )
+    return builders.node(name, facts=facts)
 
 
 def test_a_peer_is_looked_for_at_its_ipv4_addresses_and_at_home_where_it_may_be_here() -> None:

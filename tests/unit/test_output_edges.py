@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_output_vectors import outcome, run
+from tests.vector_runs import outcome, run
 
 INSIDE = {"open": "<think>", "close": "</think>", "starts_inside": True}
 OUTSIDE = {"open": "<think>", "close": "</think>", "starts_inside": False}

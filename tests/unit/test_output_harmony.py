@@ -3,7 +3,7 @@
 import base64
 import gzip
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from exo.runner.output.segments import Call, Reasoning, Segment, Text
 from exo.runner.output.source import TokenSource
 from exo.runner.output.tools.calls import ToolSchemas
 from exo.runner.tokenizer import StreamDetokenizer
+from tests.pipelines import joined
 from tests.vector_cases import Vector, problem, vectors
 
 FIRST_ADDED = 199998
@@ -82,22 +83,7 @@ def run(source: TokenSource, tokens: Sequence[int], finish: str = "stop") -> tup
         result = pipeline.push(token, ending if is_last else None)
         segments += result.segments
         reason = result.finished
-    return list(joined(segments)), reason
-
-
-def joined(segments: Sequence[Segment]) -> Iterator[Segment]:
-    before: Segment | None = None
-    for segment in segments:
-        if isinstance(before, Text) and isinstance(segment, Text):
-            before = Text(before.text + segment.text)
-        elif isinstance(before, Reasoning) and isinstance(segment, Reasoning):
-            before = Reasoning(before.text + segment.text)
-        else:
-            if before is not None:
-                yield before
-            before = segment
-    if before is not None:
-        yield before
+    return joined(segments), reason
 
 
 WITH_TOKENS = [vector for vector in vectors() if "token_ids" in vector]

@@ -1,6 +1,5 @@
 """Ranks begin and end the same requests at the same steps, whenever each of them is told."""
 
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,44 +12,14 @@ from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected, Retryable
 from exo.runner.engines.base import EngineOutput, FailedOutput, TokenOutput
-from exo.runner.engines.ranks import SOLO, Answer, Ranks
+from exo.runner.engines.ranks import SOLO, Ranks
 from exo.runner.engines.scripted import ScriptedEngine
 from exo.runner.step_border import StepBorder
 from exo.runner.structured.guide import Guide
+from tests.ranks_as_threads import Together
 
 SLOTS = 4
 PATIENCE = 10.0
-
-
-class Meeting:
-    """Where the threads of several ranks exchange vectors, as the processes of a real group do."""
-
-    def __init__(self, size: int) -> None:
-        self.barrier = threading.Barrier(size)
-        self.vectors: dict[int, list[int]] = {}
-
-    def least(self, rank: int, values: Sequence[int]) -> list[int]:
-        self.vectors[rank] = list(values)
-        self.barrier.wait(PATIENCE)
-        found = [min(column) for column in zip(*self.vectors.values(), strict=True)]
-        self.barrier.wait(PATIENCE)
-        return found
-
-
-@dataclass
-class ThreadRanks:
-    """One of several ranks that are threads."""
-
-    rank: int
-    size: int
-    meeting: Meeting
-
-    def agree(self, values: Sequence[int]) -> list[int]:
-        return self.meeting.least(self.rank, values)
-
-    def ask(self, values: Sequence[int]) -> Answer:
-        found = self.meeting.least(self.rank, values)
-        return lambda: found
 
 
 @dataclass
@@ -172,9 +141,11 @@ plans = st.lists(
 )
 
 
-def run(rank: int, plan: Sequence[Plan], meeting: Meeting, skew: int = 0) -> tuple[CountingEngine, list[EngineOutput]]:
+def run(
+    rank: int, plan: Sequence[Plan], together: Together, skew: int = 0
+) -> tuple[CountingEngine, list[EngineOutput]]:
     """One rank's thread: as the engine's thread of a runner, which is told things between steps."""
-    engine = CountingEngine(own_ranks=ThreadRanks(rank, 3, meeting), skew=skew)
+    engine = CountingEngine(own_ranks=together, skew=skew)
     border = StepBorder(engine, SLOTS)
     failed: list[EngineOutput] = []
     told, turn = 0, 0
@@ -195,9 +166,9 @@ def run(rank: int, plan: Sequence[Plan], meeting: Meeting, skew: int = 0) -> tup
 
 
 def run_all(plan: Sequence[Plan], skew: int = 0) -> list[tuple[CountingEngine, list[EngineOutput]]]:
-    meeting = Meeting(3)
+    together = Together(3)
     with ThreadPoolExecutor(3) as pool:
-        futures = [pool.submit(run, rank, plan, meeting, skew if rank == 2 else 0) for rank in range(3)]
+        futures = [pool.submit(run, rank, plan, together, skew if rank == 2 else 0) for rank in range(3)]
         return [future.result(PATIENCE) for future in futures]
 
 
