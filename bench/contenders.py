@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from bench.figures import Measured
+from tests.stack import free_port
 
 BARE, ENGINE = "bench.bare_mlx", "bench.engine_process"
 ORDERS = {BARE, ENGINE}
@@ -129,13 +129,6 @@ def exo(work: Path, **settings: str) -> Generator[str]:
         url = f"http://127.0.0.1:{port}"
         wait_ready(f"{url}/ready")
         yield url
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_ready(url: str) -> None:

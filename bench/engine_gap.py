@@ -7,9 +7,8 @@ from functools import partial
 
 import httpx
 
-from bench.contenders import mlx_server
 from bench.engine_setup import Setup
-from bench.figures import in_turn, percentiles, spread
+from bench.figures import percentiles, spread
 from bench.streaming import Reply, chat, stream_reply
 
 PROMPT_TOKENS = 4000
@@ -31,12 +30,7 @@ class Disturbed:
 
 def gap(setup: Setup) -> None:
     """Print the gaps of exo and of mlx_lm.server."""
-    with setup.stack() as stack, mlx_server(setup.folder, setup.work) as server:
-        measures = {
-            "exo": partial(disturbed, setup, stack, setup.model),
-            "mlx_lm.server": partial(disturbed, setup, server, str(setup.folder)),
-        }
-        found = in_turn(measures, setup.rounds)
+    found = setup.servers_in_turn(partial(disturbed, setup))
     print(f"\ngaps between the tokens of a stream while a prompt of {setup.tokens(PROMPT_TOKENS):,} tokens comes in")
     for name, rounds in found.items():
         before = [one for measured in rounds for one in measured.before]

@@ -3,9 +3,8 @@
 import asyncio
 from functools import partial
 
-from bench.contenders import mlx_server
 from bench.engine_setup import Setup
-from bench.figures import in_turn, spread
+from bench.figures import spread
 from bench.streaming import Reply, ask_all, chat
 
 PREFIX_TOKENS = 2000
@@ -13,12 +12,7 @@ PREFIX_TOKENS = 2000
 
 def prefix(setup: Setup) -> None:
     """Print both times of exo and of mlx_lm.server."""
-    with setup.stack() as stack, mlx_server(setup.folder, setup.work) as server:
-        measures = {
-            "exo": partial(miss_and_hit, setup, stack, setup.model),
-            "mlx_lm.server": partial(miss_and_hit, setup, server, str(setup.folder)),
-        }
-        found = in_turn(measures, setup.rounds)
+    found = setup.servers_in_turn(partial(miss_and_hit, setup))
     print(f"\ntime to first token with a common beginning of {setup.tokens(PREFIX_TOKENS):,} tokens")
     for name, pairs in found.items():
         cached = f"{pairs[0][1].cached_tokens} of {pairs[0][1].prompt_tokens} tokens from the cache"

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from exo.domain.ids import ModelId, NodeId, RunnerId, TaskId
+from exo.domain.ids import ModelId, TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard, Sharding
 from exo.models.folder import card_from_folder
@@ -18,6 +18,7 @@ from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, FailedOutput, TokenOutput
 from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
+from tests import builders
 
 
 def main() -> None:
@@ -45,19 +46,9 @@ def main() -> None:
 
 
 def _shard(folder: Path, rank: int, size: int, sharding: Sharding) -> Shard:
-    """Equal parts, where layers are divided; rank 0 has the last ones."""
-    card = card_from_folder(folder, ModelId("bench/model"))
-    part, parts = (size - 1 - rank, size) if sharding == "pipeline" else (0, 1)
-    return Shard(
-        runner_id=RunnerId("runner"),
-        node_id=NodeId("node"),
-        rank=rank,
-        world_size=size,
-        start_layer=card.layers * part // parts,
-        end_layer=card.layers * (part + 1) // parts,
-        sharding=sharding,
-        card=card,
-    )
+    """Equal parts, where layers are divided."""
+    whole = builders.whole(card_from_folder(folder, ModelId("bench/model")))
+    return builders.shards(whole, sharding, size)[rank]
 
 
 def _generate(engine: Engine, number: int, prompts: list[list[int]], max_tokens: int) -> int:

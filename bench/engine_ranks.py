@@ -7,15 +7,15 @@ import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
-from bench.contenders import ENGINE, Generate, free_port, give_order, running, take_answer, wait_said
+from bench.contenders import ENGINE, Generate, give_order, running, take_answer, wait_said
 from bench.engine_setup import Setup
-from bench.engine_speed import report
-from bench.figures import Measured, in_turn
+from bench.engine_speed import compare
+from bench.figures import Measured
 from exo.domain.shard import Sharding
 from exo.node.cores import usable_cores
+from tests.stack import free_port
 from tests.tiny_models import build, prompt
 
 SIZES = {
@@ -44,11 +44,8 @@ def ranks(setup: Setup) -> None:
         group(folder, setup.work, "tensor", 2) as tensor,
     ):
         contenders = {"one rank": one, "pipeline": pipeline, "tensor": tensor}
-        for streams in STREAMS:
-            for name, measure in (("prefill", prefill), ("decode", decode)):
-                measures = {who: partial(measure, setup, generate, streams) for who, generate in contenders.items()}
-                pairs = [(who, "one rank") for who in ("pipeline", "tensor")]
-                report(f"{name}, {streams} streams", in_turn(measures, setup.rounds), pairs)
+        pairs = [(who, "one rank") for who in ("pipeline", "tensor")]
+        compare(setup, contenders, {"prefill": prefill, "decode": decode}, STREAMS, pairs)
 
 
 @contextmanager

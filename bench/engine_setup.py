@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
-from bench.contenders import exo
-from bench.figures import Measured
+from bench.contenders import exo, mlx_server
+from bench.figures import Measured, in_turn
 from bench.streaming import stream_all
 from exo.models.catalog import embedded
 from exo.models.store import Store
@@ -16,6 +18,8 @@ from exo.runner.tokenizer import HuggingFaceTokenizer
 
 MODELS = Path(__file__).parent.parent / "build" / "test-models"
 STORY = ("a lighthouse stood over the grey sea and its keeper wrote down every ship that went by " * 600).split()
+
+T = TypeVar("T")
 
 Ask = Callable[[Sequence[str], int], Measured]
 """Has one contender answer questions side by side with so many tokens each: output tokens and seconds in all."""
@@ -68,6 +72,18 @@ class Setup:
         """exo with the model, computing with one thread as all others do; its base URL."""
         with exo(self.work, model_folders=str(MODELS), **{"cpu_threads": "1", **settings}) as url:
             yield url
+
+    def servers_in_turn(self, measure: Callable[[str, str], T]) -> dict[str, list[T]]:
+        """What was measured of exo and of mlx_lm.server, round after round.
+
+        `measure` is told the base URL, and what the model is called there.
+        """
+        with self.stack() as stack, mlx_server(self.folder, self.work) as server:
+            measures = {
+                "exo": partial(measure, stack, self.model),
+                "mlx_lm.server": partial(measure, server, str(self.folder)),
+            }
+            return in_turn(measures, self.rounds)
 
 
 def over_http(url: str, model: str) -> Ask:

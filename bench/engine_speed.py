@@ -1,7 +1,9 @@
 """Prefill and decode: the stack and our engine's loop against bare mlx-lm, and against mlx_lm.server."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from bench.contenders import Generate, bare, engine, mlx_server
 from bench.engine_setup import Ask, Setup, over_http
@@ -14,9 +16,11 @@ DECODE_TOKENS = 48
 """Of each stream."""
 PAIRS = (("exo engine", "bare mlx-lm"), ("exo", "bare mlx-lm"), ("exo", "mlx_lm.server"))
 
+C = TypeVar("C")
+
 
 def speed(setup: Setup) -> None:
-    """Print tokens per second of each, and the ratios of each round."""
+    """Print tokens per second of each, the mean time to first token of the servers, and the ratios of each round."""
     with (
         bare(setup.folder, setup.work) as theirs,
         engine(setup.folder, setup.work) as ours,
@@ -29,10 +33,24 @@ def speed(setup: Setup) -> None:
             "mlx_lm.server": over_http(server, str(setup.folder)),
             "exo": over_http(stack, setup.model),
         }
-        for streams in STREAMS:
-            for name, measure in (("prefill", prefill), ("decode", decode)):
-                measures = {who: partial(measure, setup, ask, streams) for who, ask in contenders.items()}
-                report(f"{name}, {streams} streams", in_turn(measures, setup.rounds))
+        compare(setup, contenders, {"prefill": prefill, "decode": decode}, STREAMS, PAIRS)
+
+
+def compare(
+    setup: Setup,
+    contenders: Mapping[str, C],
+    measures: Mapping[str, Callable[[Setup, C, int], Measured]],
+    streams: Sequence[int],
+    pairs: Sequence[tuple[str, str]],
+) -> None:
+    """Measure the contenders in turn, with each number of streams, and print each measure's figures.
+
+    `pairs` are of contenders whose ratios are printed.
+    """
+    for count in streams:
+        for name, measure in measures.items():
+            found = {who: partial(measure, setup, one, count) for who, one in contenders.items()}
+            report(f"{name}, {count} streams", in_turn(found, setup.rounds), pairs)
 
 
 def by_tokens(setup: Setup, generate: Generate) -> Ask:
@@ -43,7 +61,7 @@ def by_tokens(setup: Setup, generate: Generate) -> Ask:
 def prefill(setup: Setup, ask: Ask, streams: int) -> Measured:
     """Prompt tokens per second: of each answer only the first token is generated."""
     questions = [setup.text(setup.tokens(PREFILL_TOKENS) // streams) for _ in range(streams)]
-    return Measured(sum(len(setup.prompt(question)) for question in questions), ask(questions, 1).seconds)
+    return replace(ask(questions, 1), tokens=sum(len(setup.prompt(question)) for question in questions))
 
 
 def decode(setup: Setup, ask: Ask, streams: int) -> Measured:
@@ -51,11 +69,13 @@ def decode(setup: Setup, ask: Ask, streams: int) -> Measured:
     return ask([setup.story() for _ in range(streams)], setup.tokens(DECODE_TOKENS))
 
 
-def report(what: str, found: dict[str, list[Measured]], pairs: Sequence[tuple[str, str]] = PAIRS) -> None:
-    """Print the speeds, and the ratios round by round."""
+def report(what: str, found: dict[str, list[Measured]], pairs: Sequence[tuple[str, str]]) -> None:
+    """Print the speeds, the mean time to first token where it is known, and the ratios round by round."""
     print(f"\n{what}")
     speeds = {name: [one.speed for one in measured] for name, measured in found.items()}
-    for name in found:
-        print(f"  {name:14} {spread(speeds[name], '.1f')} tokens/s")
+    for name, measured in found.items():
+        firsts = [one.first for one in measured if one.first is not None]
+        first = f", first tokens after {spread(firsts, '.2f')} s" if firsts else ""
+        print(f"  {name:14} {spread(speeds[name], '.1f')} tokens/s{first}")
     for ours, theirs in pairs:
         print(f"  {ours + ' / ' + theirs:28} {spread(ratios(speeds[ours], speeds[theirs]), '.3f')}", flush=True)

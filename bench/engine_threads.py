@@ -1,11 +1,8 @@
 """What more threads than one give, when cores are free and when they are not."""
 
-from functools import partial
-
 from bench.contenders import engine
 from bench.engine_setup import Setup
-from bench.engine_speed import by_tokens, decode, prefill, report
-from bench.figures import in_turn
+from bench.engine_speed import by_tokens, compare, decode, prefill
 from exo.node.cores import compute_cores
 
 STREAMS = (1, 8)
@@ -20,7 +17,4 @@ def threads(setup: Setup) -> None:
     names = "one thread", f"up to {cores}"
     with engine(setup.folder, setup.work) as one, engine(setup.folder, setup.work, threads=cores) as more:
         contenders = dict(zip(names, (by_tokens(setup, one), by_tokens(setup, more)), strict=True))
-        for streams in STREAMS:
-            for name, measure in (("prefill", prefill), ("decode", decode)):
-                measures = {who: partial(measure, setup, ask, streams) for who, ask in contenders.items()}
-                report(f"{name}, {streams} streams", in_turn(measures, setup.rounds), [(names[1], names[0])])
+        compare(setup, contenders, {"prefill": prefill, "decode": decode}, STREAMS, [(names[1], names[0])])

@@ -14,6 +14,8 @@ class Measured:
 
     tokens: int
     seconds: float
+    first: float | None = None
+    """Mean seconds to the first token of each stream; None where it was not looked at."""
 
     @property
     def speed(self) -> float:

@@ -6,7 +6,6 @@ from itertools import count
 from random import Random
 
 from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
-from exo.domain.instance import Instance
 from exo.domain.messages.events import (
     CancellationRequested,
     CommandRejected,
@@ -29,7 +28,7 @@ from exo.domain.messages.events import (
 from exo.domain.model_card import HubSource, ModelCard
 from exo.domain.node import Gpu, Holding, Interface, NodeFacts
 from exo.domain.sampling import Timings, Usage
-from exo.domain.shard import Shard
+from tests import builders
 
 BEGIN = 1_790_000_000.0
 IN_FLIGHT = 16
@@ -70,19 +69,8 @@ def joined(nodes: int, random: Random) -> Iterator[Caused]:
 def placed(nodes: int, random: Random) -> Iterator[Caused]:
     """An instance on every node, up to its being ready."""
     for number in range(nodes):
-        shard = Shard(
-            runner_id=runner_id(number),
-            node_id=node_id(number),
-            rank=0,
-            world_size=1,
-            start_layer=0,
-            end_layer=32,
-            sharding="pipeline",
-            card=card(0),
-        )
-        instance = Instance(
-            instance_id=instance_id(number), card=card(0), engine="mlx", shards=(shard,), context=32768, slots=8
-        )
+        shard = builders.whole(card(0), runner_id(number), node_id(number))
+        instance = builders.instance(shard, instance_id=instance_id(number), context=32768, slots=8)
         yield MessageId(new_id(random)), InstancePlaced(instance=instance, reason="48.0 GiB free, 16.4 GiB needed")
         yield from started(number, random)
 

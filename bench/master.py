@@ -21,13 +21,14 @@ from pathlib import Path
 import uvloop
 from nats.js.api import StorageType, StreamConfig
 
-from bench.contenders import free_port, running
+from bench.contenders import running
 from bench.figures import percentiles, ratios, spread
 from exo.bus.client import Bus, connect, new_id
 from exo.bus.events import bounds, follow
 from exo.bus.inbox import send_command
 from exo.domain.ids import MessageId, TaskId
 from exo.domain.messages.commands import CancelGeneration
+from tests.stack import free_port
 
 CLUSTER = "bench"
 CLIENTS = (1, 32)

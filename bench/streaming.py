@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,7 +90,9 @@ async def stream_all(url: str, model: str, questions: Sequence[str], max_tokens:
     """Ask all questions side by side, at temperature 0, streaming; what came back in all."""
     began = time.perf_counter()
     replies = await ask_all(url, [chat(model, question, max_tokens) for question in questions])
-    return Measured(sum(reply.completion_tokens for reply in replies), time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    tokens = sum(reply.completion_tokens for reply in replies)
+    return Measured(tokens, seconds, statistics.mean(reply.first for reply in replies))
 
 
 def _take(reply: Reply, chunk: dict[str, Any], at: float) -> None:
