@@ -17,10 +17,7 @@ from tests.cluster.history import assert_sound
 from tests.conftest import needs_mlx
 from tests.stack import Stack, wait_until
 
-pytestmark = [
-    pytest.mark.slow,
-    needs_mlx,
-]
+pytestmark = [pytest.mark.slow, needs_mlx]
 QUESTION = "What is the capital of France?"
 
 
