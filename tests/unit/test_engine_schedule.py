@@ -3,8 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exo.runner.engines.mlx.schedule import OLDEST_EVERY, PASS_TOKENS, Slice, WaitingPrompt, next_slices, shared_passes
-from exo.runner.engines.mlx.slices import BURST_STALL, BUSY_STALL, IDLE_STALL, LEAST, MOST, SlicePace, stall
+from exo.runner.engines.mlx.schedule import OLDEST_EVERY, Slice, WaitingPrompt, next_slices, shared_passes
+from exo.runner.engines.mlx.slices import (
+    BURST_STALL,
+    BUSY_STALL,
+    FIRST,
+    IDLE_STALL,
+    LEAST,
+    MOST,
+    PASS_TOKENS,
+    SlicePace,
+    stall,
+)
 
 
 def waiting(key: str, left: int, arrived: int, until_stop: int | None = None) -> WaitingPrompt[str]:
@@ -32,7 +42,7 @@ def steps_until_done(prompts: dict[str, int], budget: int) -> dict[str, int]:
 
 
 def test_a_short_prompt_passes_a_long_one() -> None:
-    assert taken([waiting("long", 4000, 0), waiting("short", 40, 1)], 64, step=1) == {"short": 40, "long": 24}
+    assert taken([waiting("long", 4000, 0), waiting("short", 40, 1)], 96, step=1) == {"short": 40, "long": 24}
 
 
 def test_every_fourth_slice_begins_with_the_oldest() -> None:
@@ -46,18 +56,28 @@ def test_a_long_prompt_ends_although_short_ones_never_cease() -> None:
     while left > 0:
         step += 1
         prompts = [waiting("long", left, 0), *(waiting(f"short-{step}-{n}", 60, step) for n in range(20))]
-        left -= taken(prompts, 64, step).get("long", 0)
+        left -= taken(prompts, 64 + PASS_TOKENS, step).get("long", 0)
     assert step == OLDEST_EVERY * 1024 // 64
 
 
 def test_what_a_prompt_leaves_of_a_slice_goes_to_the_next() -> None:
     prompts = [waiting(str(number), 20, number) for number in range(8)]
-    assert taken(prompts, 64, step=1) == {"0": 20, "1": 20, "2": 20, "3": 4}
+    assert taken(prompts, 128, step=1) == {"0": 20, "1": 20, "2": 20, "3": 4}
 
 
-def test_a_pass_counts_as_sixteen_tokens_so_that_many_tiny_prompts_keep_to_the_time() -> None:
+def test_every_pass_has_a_price_so_that_many_tiny_prompts_keep_to_the_time() -> None:
     prompts = [waiting(str(number), 1, number) for number in range(100)]
-    assert len(taken(prompts, 64, step=1)) == 4
+    assert len(taken(prompts, 4 * (PASS_TOKENS + 1), step=1)) == 4
+
+
+def test_prompts_that_share_a_pass_pay_for_it_once() -> None:
+    prompts = [WaitingPrompt(str(number), 20, number, 20, can_share=True) for number in range(8)]
+    assert taken(prompts, PASS_TOKENS + 80, step=1) == {"0": 20, "1": 20, "2": 20, "3": 20}
+
+
+def test_a_rest_that_costs_less_than_a_pass_of_its_own_is_computed_with_the_slice() -> None:
+    assert taken([waiting("a", 60, 0)], 64, step=1) == {"a": 60}
+    assert taken([waiting("a", 65, 0)], 64, step=1) == {"a": 64 - PASS_TOKENS}
 
 
 def test_a_slice_ends_where_a_state_is_wanted() -> None:
@@ -71,7 +91,7 @@ def test_short_prompts_of_like_length_share_a_pass_and_others_do_not() -> None:
 
 def test_only_a_prompt_that_is_computed_to_its_end_may_share() -> None:
     prompts = [WaitingPrompt("short", 40, 0, 40, can_share=True), WaitingPrompt("long", 400, 1, 400, can_share=True)]
-    assert [one.can_share for one in next_slices(prompts, 64, step=1)] == [True, False]
+    assert [one.can_share for one in next_slices(prompts, 96, step=1)] == [True, False]
 
 
 @given(st.lists(st.integers(1, 200), max_size=20))
@@ -84,7 +104,7 @@ def test_padding_costs_less_than_the_passes_that_it_saves(lengths: list[int]) ->
         assert padded <= sum(tokens) + PASS_TOKENS * len(tokens)
 
 
-@given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(16, 2048), st.integers(0, 20))
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(PASS_TOKENS + 1, 2048), st.integers(0, 20))
 def test_a_step_always_advances_and_keeps_to_its_budget(lengths: list[int], budget: int, step: int) -> None:
     prompts = [waiting(str(number), length, number) for number, length in enumerate(lengths)]
     found = next_slices(prompts, budget, step)
@@ -94,56 +114,74 @@ def test_a_step_always_advances_and_keeps_to_its_budget(lengths: list[int], budg
     assert len({one.key for one in found}) == len(found)
 
 
-@given(st.lists(st.integers(1, 3000), min_size=1, max_size=8), st.integers(16, 512))
+@given(st.lists(st.integers(1, 3000), min_size=1, max_size=8), st.integers(PASS_TOKENS + LEAST, 512))
 def test_the_shortest_prompt_waits_for_no_more_than_its_share(lengths: list[int], budget: int) -> None:
     prompts = {str(number): length for number, length in enumerate(lengths)}
     shortest = min(prompts, key=lambda key: prompts[key])
-    own_slices = -(-prompts[shortest] // budget)
+    own_slices = -(-prompts[shortest] // (budget - PASS_TOKENS))
     assert steps_until_done(prompts, budget)[shortest] <= own_slices + own_slices // (OLDEST_EVERY - 1) + 1
 
 
 def test_the_first_slice_is_small_and_measured_ones_keep_to_the_time() -> None:
     pace = SlicePace()
-    assert pace.tokens(decoding=1, waiting=1) == 64
+    assert pace.budget(decoding=1, lefts=[4000]) == FIRST + PASS_TOKENS
     for _ in range(8):
-        pace.took(100, 1.0)
-    assert pace.tokens(decoding=1, waiting=1) == int(100 * BUSY_STALL) // 16 * 16
-    assert pace.tokens(decoding=0, waiting=1) == int(100 * IDLE_STALL) // 16 * 16
+        pace.took(passes=1, tokens=100 - PASS_TOKENS, seconds=1.0)
+    assert pace.budget(decoding=2, lefts=[4000]) == LEAST + PASS_TOKENS
+    assert pace.budget(decoding=0, lefts=[4000]) == int(100 * IDLE_STALL)
+
+
+def test_a_small_slice_does_not_make_the_next_ones_small() -> None:
+    """As if a pass cost 0.06 s and a token 4 ms: a quarter of a second is for 47 tokens, whatever came before."""
+    pace = SlicePace()
+    tokens = LEAST
+    for _ in range(8):
+        pace.took(passes=1, tokens=tokens, seconds=0.06 + 0.004 * tokens)
+        tokens = pace.budget(decoding=1, lefts=[4000]) - PASS_TOKENS
+    assert abs(tokens - (BUSY_STALL - 0.06) / 0.004) < 2
 
 
 def test_slices_stay_within_their_bounds() -> None:
     slow, fast = SlicePace(), SlicePace()
-    slow.took(64, 100.0)
-    fast.took(2048, 0.001)
-    assert (slow.tokens(decoding=1, waiting=1), slow.tokens(decoding=0, waiting=1)) == (LEAST, LEAST)
-    assert (fast.tokens(decoding=1, waiting=1), fast.tokens(decoding=0, waiting=1)) == (MOST, MOST)
+    slow.took(passes=1, tokens=64, seconds=100.0)
+    fast.took(passes=1, tokens=2048, seconds=0.001)
+    for decoding in (0, 1):
+        assert slow.budget(decoding, lefts=[4000]) == LEAST + PASS_TOKENS
+        assert fast.budget(decoding, lefts=[4000]) == MOST + PASS_TOKENS
 
 
 def test_where_more_wait_than_decode_they_stand_still_for_longer_but_no_longer_than_when_idle() -> None:
-    assert stall(decoding=8, waiting=1) == stall(decoding=1, waiting=1) == BUSY_STALL
-    assert stall(decoding=2, waiting=6) == 3 * BUSY_STALL
-    assert stall(decoding=1, waiting=31) == IDLE_STALL == stall(decoding=0, waiting=1)
-    assert stall(decoding=0, waiting=31) == BURST_STALL
+    assert stall(decoding=8, waiting=1, short=0) == stall(decoding=1, waiting=1, short=1) == BUSY_STALL
+    assert stall(decoding=2, waiting=6, short=0) == 3 * BUSY_STALL
+    assert stall(decoding=1, waiting=31, short=0) == IDLE_STALL == stall(decoding=0, waiting=1, short=0)
+    assert stall(decoding=0, waiting=31, short=0) == BURST_STALL
+
+
+def test_several_prompts_that_soon_decode_may_hold_up_others_for_longer() -> None:
+    assert stall(decoding=8, waiting=3, short=3) == 3 * BUSY_STALL
+    pace = SlicePace()
+    pace.took(passes=1, tokens=400 - PASS_TOKENS, seconds=1.0)
+    assert pace.budget(decoding=8, lefts=[40, 40, 4000]) == int(400 * 2 * BUSY_STALL)
 
 
 def test_a_pace_can_be_fixed() -> None:
     pace = SlicePace(least=16, most=16)
-    pace.took(16, 1e-6)
-    assert pace.tokens(decoding=0, waiting=1) == 16
+    pace.took(passes=1, tokens=16, seconds=1e-6)
+    assert pace.budget(decoding=0, lefts=[4000]) == 16 + PASS_TOKENS
 
 
 def test_a_busy_machine_shows_within_a_few_slices() -> None:
     pace = SlicePace()
-    pace.took(256, 0.5)
-    before = pace.tokens(decoding=1, waiting=1)
+    pace.took(passes=1, tokens=256, seconds=0.2)
+    before = pace.budget(decoding=1, lefts=[4000])
     for _ in range(3):
-        pace.took(before, 2.0)
-    assert pace.tokens(decoding=1, waiting=1) < before / 4
+        pace.took(passes=1, tokens=before - PASS_TOKENS, seconds=2.0)
+    assert pace.budget(decoding=1, lefts=[4000]) < before / 4
 
 
-def test_a_short_rest_of_a_prompt_tells_nothing_of_the_speed() -> None:
+def test_a_short_rest_of_a_prompt_tells_little_of_the_speed() -> None:
     pace = SlicePace()
-    pace.took(160, 0.5)
-    before = pace.tokens(decoding=1, waiting=1)
-    pace.took(1, 0.05)
-    assert pace.tokens(decoding=1, waiting=1) >= before
+    pace.took(passes=1, tokens=160, seconds=0.5)
+    before = pace.budget(decoding=1, lefts=[4000])
+    pace.took(passes=1, tokens=1, seconds=0.05)
+    assert pace.budget(decoding=1, lefts=[4000]) >= before

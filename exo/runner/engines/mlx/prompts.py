@@ -74,7 +74,8 @@ class Prompts:
         if not prefills:
             return []
         self._steps += 1
-        (budget,) = self._ranks.agree([self._pace.tokens(decoding, len(self.waiting))])
+        lefts = [prefill.left for prefill in prefills]
+        (budget,) = self._ranks.agree([self._pace.budget(decoding, lefts)])
         waiting = [
             WaitingPrompt(prefill, prefill.left, prefill.request.arrived, prefill.until_stop, self._can_share(prefill))
             for prefill in prefills
@@ -93,8 +94,9 @@ class Prompts:
         """Computes slices, and tells the pace how long they took, less what decoding still had to do."""
         mx.synchronize(generation_stream)
         began = time.perf_counter()
-        outputs = [output for group in shared_passes(slices) for output in self._compute_group(group)]
-        self._pace.took(sum(slice_.tokens for slice_ in slices), time.perf_counter() - began)
+        passes = shared_passes(slices)
+        outputs = [output for group in passes for output in self._compute_group(group)]
+        self._pace.took(len(passes), sum(slice_.tokens for slice_ in slices), time.perf_counter() - began)
         # Temporary arrays are as large as the slice; mlx-lm gives them back after each, too.
         mx.clear_cache()
         return outputs

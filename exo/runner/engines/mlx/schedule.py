@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from exo.runner.engines.mlx.slices import PASS_TOKENS
+
 Key = TypeVar("Key")
 
 OLDEST_EVERY = 4
 """Each how many-th step the prompt that came first goes before the shorter ones."""
-PASS_TOKENS = 16
-"""A pass through the model costs at least as much as so many tokens, however few it computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +45,21 @@ class Slice(Generic[Key]):
 
 
 def next_slices(prompts: Sequence[WaitingPrompt[Key]], budget: int, step: int) -> list[Slice[Key]]:
-    """What one step computes: at most one slice a prompt, together about `budget` tokens; `step` counts the steps.
+    """What one step computes: at most one slice a prompt, together about `budget` units; `step` counts the steps.
 
-    At least one token of one prompt is in it where there is one.
+    At least one token of one prompt is in it where there is one and the budget is for more than a pass. A prompt whose
+    rest would cost less than a pass is computed to its end.
     """
     slices: list[Slice[Key]] = []
     for prompt in _in_turn(prompts, step):
-        if budget <= 0:
+        ends = prompt.until_stop <= budget
+        tokens = prompt.until_stop if ends else budget - PASS_TOKENS
+        if tokens <= 0:
             break
-        tokens = min(prompt.until_stop, budget)
-        slices.append(Slice(prompt.key, tokens, prompt.can_share and tokens == prompt.left))
-        budget -= max(tokens, PASS_TOKENS)
+        shares = prompt.can_share and ends and tokens == prompt.left
+        joins = shares and any(one.can_share for one in slices)
+        slices.append(Slice(prompt.key, tokens, shares))
+        budget -= tokens if joins else tokens + PASS_TOKENS
     return slices
 
 
