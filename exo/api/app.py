@@ -7,7 +7,7 @@ from litestar.openapi import OpenAPIConfig
 from exo import __version__
 from exo.api.cluster import commands, events, health, instances, log, log_check, previews, state, usage
 from exo.api.context import Api
-from exo.api.errors import respond
+from exo.api.error_responses import respond
 from exo.api.openai import chat, models
 from exo.api.query_names import refuse_unknown
 

@@ -1,22 +1,17 @@
-"""What goes wrong, as a client sees it: one table of codes, one envelope, one place that maps exceptions to them."""
+"""What goes wrong, as a client sees it: one table of codes, and one place that maps exceptions to them."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, to_json
+from pydantic_core import ErrorDetails
 
-from exo.api.request_ids import HEADER
 from exo.domain.limits import FAILURE_REMEMBERED
 from exo.domain.messages.chunks import EndPiece
 from exo.errors import ExoError, Rejected, Retryable
-
-logger = logging.getLogger(__name__)
 
 STATUSES: Mapping[str, int] = {
     "invalid_request": 400,
@@ -106,9 +101,6 @@ PARAMS: Mapping[str, str] = {
 }
 """The parameter that a code is about, where the error itself does not say."""
 
-_CLIENT_GONE = "client disconnected prematurely"
-"""What Litestar says, as a fault of the server, of a body that was cut short."""
-
 _HTTP_CODES: Mapping[int, str] = {
     404: "not_found",
     405: "method_not_allowed",
@@ -145,7 +137,7 @@ def failure(end: EndPiece) -> GenerationFailed | None:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One error, before it is JSON."""
+    """One error, before it is JSON in one dialect or another."""
 
     code: str
     message: str
@@ -163,16 +155,6 @@ class Problem:
         """`Retry-After`, where asking again may help."""
         seconds = RETRY_AFTER.get(self.code)
         return {} if seconds is None else {"retry-after": str(seconds)}
-
-    def envelope(self) -> bytes:
-        """`{"error": {message, type, param, code}}`, as OpenAI has it."""
-        error = {
-            "message": self.message,
-            "type": _type_of(self.http_status),
-            "param": self.param or PARAMS.get(self.code),
-            "code": self.code,
-        }
-        return to_json({"error": error})
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -212,28 +194,6 @@ def validation_problem(errors: Sequence[ErrorDetails]) -> Problem:
             return Problem("invalid_request", f"{param or 'the body'}: {first['msg']}{more}", param or None)
 
 
-def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """The response for an exception. One that nobody foresaw is logged with its traceback."""
-    problem = problem_of(error)
-    if problem is None and isinstance(error, HTTPException) and error.detail == _CLIENT_GONE:
-        problem = Problem("cancelled", "the client went away before its request was whole")
-    if problem is None:
-        request_id = request.headers.get(HEADER, "")
-        logger.error("request %s: %s %s failed", request_id, request.method, request.url.path, exc_info=error)
-        problem = Problem("internal_error", f"exo failed on this request; its log has the reason under {request_id}")
-    return problem_response(problem)
-
-
-def problem_response(problem: Problem) -> Response[bytes]:
-    """A problem as the whole response."""
-    return Response(
-        problem.envelope(),
-        status_code=problem.http_status,
-        headers=problem.headers,
-        media_type="application/json",
-    )
-
-
 def _http_problem(error: HTTPException) -> Problem:
     code = _HTTP_CODES.get(error.status_code, "invalid_request")
     details: Any = error.extra
@@ -242,16 +202,6 @@ def _http_problem(error: HTTPException) -> Problem:
             return Problem(code, f"{name}: {message}", name, error.status_code)
         case _:
             return Problem(code, error.detail or HTTPStatus(error.status_code).phrase, status=error.status_code)
-
-
-def _type_of(status: int) -> str:
-    match status:
-        case 429:
-            return "rate_limit_error"
-        case 499:
-            return "cancelled_error"
-        case _:
-            return "invalid_request_error" if status < 500 else "server_error"
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -6,8 +6,9 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from pydantic_core import to_json
 
+from exo.api.dialects import dialect_of
 from exo.api.errors import Problem
-from exo.api.request_ids import HEADER, name_request
+from exo.api.request_ids import name_request
 
 
 class Front:
@@ -19,38 +20,42 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection, as ASGI has it."""
-        request_id = name_request(scope)
+        request_id, path = name_request(scope), scope["path"]
+        names = [(header.encode(), request_id) for header in dialect_of(path).request_id_headers]
         is_answered = False
 
         async def named(message: Message) -> None:
             nonlocal is_answered
             if message["type"] == "http.response.start":
                 is_answered = True
-                message["headers"] = [*message.get("headers", ()), (HEADER.encode(), request_id)]
+                message["headers"] = [*message.get("headers", ()), *names]
             await send(message)
 
         if self.app is None:
             if scope["type"] == "http":
-                await self._not_yet(scope["path"])(scope, receive, named)
+                await self._not_yet(path, request_id)(scope, receive, named)
             return
         try:
             await self.app(scope, receive, named)
         except asyncio.CancelledError:
             # The web server is ending and gives up those that wait still; a stream that has begun just breaks off.
             if not is_answered:
-                await _respond(Problem("shutting_down", "this API process is shutting down"))(scope, receive, named)
+                problem = Problem("shutting_down", "this API process is shutting down")
+                await _respond(problem, path, request_id)(scope, receive, named)
 
-    def _not_yet(self, path: str) -> ASGIApp:
+    def _not_yet(self, path: str, request_id: bytes) -> ASGIApp:
         if path == "/health":
             return ASGIResponse(body=b'{"status":"ok"}', media_type="application/json")
         reason = f"waiting for {self._waiting_for}"
-        problem = Problem("unavailable", f"this API process is {reason}")
-        return _respond(problem, to_json({"ready": False, "reasons": [reason]}) if path == "/ready" else None)
+        if path == "/ready":
+            body = to_json({"ready": False, "reasons": [reason]})
+            return ASGIResponse(body=body, status_code=503, media_type="application/json")
+        return _respond(Problem("unavailable", f"this API process is {reason}"), path, request_id)
 
 
-def _respond(problem: Problem, body: bytes | None = None) -> ASGIApp:
+def _respond(problem: Problem, path: str, request_id: bytes) -> ASGIApp:
     return ASGIResponse(
-        body=body or problem.envelope(),
+        body=dialect_of(path).envelope(problem, request_id.decode()),
         status_code=problem.http_status,
         headers=problem.headers,
         media_type="application/json",

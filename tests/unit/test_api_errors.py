@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 import exo
 from exo.api.cluster import commands, events, health, instances, state
+from exo.api.dialects import openai_error
 from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, CommandRefused, GenerationFailed, problem_of
 from exo.api.openai import chat, models
 from exo.errors import Rejected, Retryable
@@ -41,7 +42,7 @@ from exo.errors import Rejected, Retryable
 def test_each_error_has_its_status(error: Exception, status: int, code: str, param: str | None) -> None:
     problem = problem_of(error)
     assert problem is not None
-    body = json.loads(problem.envelope())["error"]
+    body = json.loads(openai_error(problem))["error"]
     assert (problem.http_status, body["code"], body["param"]) == (status, code, param)
     assert set(body) == {"message", "type", "param", "code"}
     assert body["message"]

@@ -6,6 +6,7 @@ from typing import assert_never
 from pydantic_core import to_json
 
 from exo.api import sse
+from exo.api.dialects import openai_error
 from exo.api.errors import Problem, failure
 from exo.api.generation import Item, Note
 from exo.api.openai.answer import Answer, logprobs_of, reasoning_of
@@ -102,7 +103,7 @@ class ChunkWriter:
 
     def _end(self, end: EndPiece) -> bytes:
         if problem := failure(end):
-            return sse.data(Problem(problem.code, problem.reason, problem.param).envelope()) + sse.DONE
+            return sse.data(openai_error(Problem(problem.code, problem.reason, problem.param))) + sse.DONE
         finish = self._chunk(_choice({}, end.finish_reason))
         usage = self._chunk(b"[]", b',"usage":' + to_json(usage_of(end.usage))) if self._wants_usage else b""
         return self._role() + finish + usage + sse.DONE
