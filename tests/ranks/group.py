@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
 from exo.domain.sampling import SamplingParams
@@ -12,6 +12,8 @@ from tests.stack import free_port
 
 PATIENCE = 240.0
 """Seconds for all ranks to load and to run their requests."""
+GRACE = 2.0
+"""Seconds, once a rank has failed, for others to fail too: the first may only be the one that lost the culprit."""
 
 
 def greedy(prompt: list[int], max_tokens: int, step: int = 0, after_ends: int = 0) -> Request:
@@ -25,7 +27,7 @@ def run_ranks(
 ) -> list[list[Outcome]]:
     """What came of the works that each rank has, by rank and work, within `patience` seconds.
 
-    Fails as soon as one rank does not end well, showing what that one said: the others may wait for it for ever.
+    Fails as soon as one rank does not end well, showing what it said: the others may wait for it for ever.
     """
     addresses = tuple(f"127.0.0.1:{free_port()}" for _ in works)
     jobs = [
@@ -36,11 +38,13 @@ def run_ranks(
     with ThreadPoolExecutor(len(processes)) as pool:
         ends = [pool.submit(_outcomes, process, patience) for process in processes]
         try:
-            for end in as_completed(ends):
-                end.result()
+            wait(ends, return_when=FIRST_EXCEPTION)
+            wait(ends, timeout=GRACE)
         finally:
             for process in processes:
                 process.kill()
+    problems = [f"rank {rank}: {error}" for rank, end in enumerate(ends) if (error := end.exception())]
+    assert not problems, "\n".join(problems)
     return [end.result() for end in ends]
 
 
@@ -51,7 +55,7 @@ def _outcomes(process: subprocess.Popen[str], patience: float) -> list[Outcome]:
     except subprocess.TimeoutExpired:
         process.kill()
         output, error = process.communicate()
-    assert process.returncode == 0, f"exit code {process.returncode}, of at most {patience:.0f} s: {error[-3000:]}"
+    assert process.returncode == 0, f"exit code {process.returncode} within {patience:.0f} s: {error[-3000:]}"
     return [Outcome.model_validate_json(line) for line in output.splitlines() if line.startswith("{")]
 
 
