@@ -14,6 +14,8 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancel
 INTEGER_MOST = 2**31 - 1
 """MLX's integers have 32 bits."""
 TEMPERATURE_MOST = 2.0
+TOP_P_LEAST = 1e-6
+"""Stands for a `top_p` of 0, which clients may send: only the likeliest token is left."""
 REPETITION_PENALTY_LEAST = 0.01
 """A logit is divided by it, and has to stay a number in 16 bits."""
 REPETITION_PENALTY_MOST = 10.0

@@ -5,17 +5,16 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     Json,
     JsonValue,
-    StringConstraints,
     model_validator,
 )
 from pydantic_core import PydanticCustomError, to_json
 
+from exo.api.strict import Strict
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
 
 _ROLES: Mapping[str, Role] = {
@@ -25,16 +24,6 @@ _ROLES: Mapping[str, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-
-
-class Strict(BaseModel):
-    """Part of a request: nothing is converted, and nothing that would be ignored is accepted."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-
-Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
-"""Of a tool or a schema. OpenAI's rule; no model's way of writing calls tears such a name apart."""
 
 
 class ContentPart(Strict):

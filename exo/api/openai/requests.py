@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from exo.api.openai.formats import (
@@ -14,8 +14,10 @@ from exo.api.openai.formats import (
     constrains,
     constraint_of,
 )
-from exo.api.openai.messages import Message, Strict
+from exo.api.openai.messages import Message
 from exo.api.openai.tools import ChosenTool, ToolChoiceField, Tools, choice_of
+from exo.api.strict import ModelName, StopSequence, Strict, Unsupported
+from exo.api.tool_names import check_demanded
 from exo.domain.constraint import Constraint
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
@@ -24,6 +26,7 @@ from exo.domain.sampling import (
     INTEGER_MOST,
     REPETITION_CONTEXT,
     TEMPERATURE_MOST,
+    TOP_P_LEAST,
     Bias,
     Count,
     Penalty,
@@ -34,15 +37,6 @@ from exo.domain.sampling import (
 
 STOP_MOST = 4
 SEEDS = 2**64
-TOP_P_LEAST = 1e-6
-"""Stands for a `top_p` of 0, which OpenAI accepts: only the most likely token is left."""
-
-
-def _supported(value: object) -> object:
-    """A value that asks for nothing is as good as none; any other is refused."""
-    if value in (None, False, 0, "", "none", "auto", "default") or value in ([], {}):
-        return None
-    raise PydanticCustomError("not_supported", "this is not supported yet")
 
 
 def _one(value: int) -> int:
@@ -53,11 +47,6 @@ def _one(value: int) -> int:
 
 def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
-
-
-Unsupported = Annotated[None, BeforeValidator(_supported)]
-"""A parameter that may be there as long as it asks for nothing."""
-StopSequence = Annotated[str, StringConstraints(min_length=1)]
 
 
 class StreamOptions(Strict):
@@ -77,7 +66,7 @@ class ChatTemplateKwargs(Strict):
 class ChatCompletionRequest(Strict):
     """A chat request. Null stands for the default throughout."""
 
-    model: Annotated[str, StringConstraints(min_length=1)]
+    model: ModelName
     messages: Annotated[list[Message], Field(min_length=1)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -147,10 +136,7 @@ class ChatCompletionRequest(Strict):
         if value in (None, "none", "auto"):
             return value
         offered = [tool.function.name for tool in cast("Tools | None", info.data.get("tools")) or ()]
-        if not offered:
-            raise PydanticCustomError("no_tools", "a tool is to be called, but there are no 'tools'")
-        if isinstance(value, ChosenTool) and value.function.name not in offered:
-            raise PydanticCustomError("no_tool", "'{name}' is not among the 'tools'", {"name": value.function.name})
+        check_demanded(value.function.name if isinstance(value, ChosenTool) else None, offered)
         return value
 
     @field_validator("top_logprobs")

@@ -1,16 +1,13 @@
 """The tools of a chat request, and which of them the model may call."""
 
-from collections import Counter
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, field_validator
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.openai.messages import Name, Strict
+from exo.api.strict import Name, Strict
+from exo.api.tool_names import TOOLS_MOST, check_different
 from exo.domain.messages.requests import Tool, ToolChoice
-
-TOOLS_MOST = 128
-"""OpenAI's limit."""
 
 
 class Function(Strict):
@@ -60,9 +57,7 @@ class ChosenTool(Strict):
 
 
 def _of_different_names(tools: list[ToolDefinition]) -> list[ToolDefinition]:
-    (name, times), *_ = Counter(tool.function.name for tool in tools).most_common(1) or [("", 0)]
-    if times > 1:
-        raise PydanticCustomError("same_name", "two tools have the name '{name}'", {"name": name})
+    check_different([tool.function.name for tool in tools])
     return tools
 
 

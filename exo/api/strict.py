@@ -1,0 +1,29 @@
+"""What request bodies are made of, whichever API they are of: nothing is converted, and nothing that would be ignored
+is accepted."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic_core import PydanticCustomError
+
+
+class Strict(BaseModel):
+    """Part of a request."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+def _supported(value: object) -> object:
+    """A value that asks for nothing is as good as none; any other is refused."""
+    if value in (None, False, 0, "", "none", "auto", "default") or value in ([], {}):
+        return None
+    raise PydanticCustomError("not_supported", "this is not supported yet")
+
+
+Unsupported = Annotated[None, BeforeValidator(_supported)]
+"""A parameter that may be there as long as it asks for nothing."""
+ModelName = Annotated[str, StringConstraints(min_length=1)]
+"""Full or short."""
+Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+"""Of a tool or a schema. OpenAI's rule; no model's way of writing calls tears such a name apart."""
+StopSequence = Annotated[str, StringConstraints(min_length=1)]
