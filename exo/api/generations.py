@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
 from exo.api.generation import Generation
 from exo.api.loading import Loading
@@ -131,9 +131,9 @@ class Generations:
             self._spawn(self._cancel(generation.task_id, reason), self._cancels)
         generation.end("cancelled", reason)
 
-    def leave_on_disconnect(self, generation: Generation, receive: Receive) -> None:
-        """Watch the client's connection, whose body has been read, and leave when it ends."""
-        self._spawn(self._watch_client(generation, receive))
+    def leave_on_disconnect(self, generations: Sequence[Generation], receive: Receive) -> None:
+        """Watch the client's connection, whose body has been read, and leave all of these when it ends."""
+        self._spawn(self._watch_client(generations, receive))
 
     async def close(self) -> None:
         """End all open generations, here and in the cluster, within LAST_WORDS."""
@@ -205,10 +205,11 @@ class Generations:
         finally:
             self._fetching.discard(generation.task_id)
 
-    async def _watch_client(self, generation: Generation, receive: Receive) -> None:
+    async def _watch_client(self, generations: Sequence[Generation], receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.leave(generation, "the client disconnected")
+        for generation in generations:
+            self.leave(generation, "the client disconnected")
 
     async def _cancel(self, task_id: TaskId, reason: str) -> None:
         try:

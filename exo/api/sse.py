@@ -7,6 +7,7 @@ from litestar.response import Stream
 HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 """Nothing on the way is to keep events back."""
 DONE = b"data: [DONE]\n\n"
+MEDIA_TYPE = "text/event-stream"
 
 
 def data(json: bytes) -> bytes:
@@ -24,6 +25,6 @@ def comment(text: str) -> bytes:
     return f": {' '.join(text.split())}\n\n".encode()
 
 
-def event_stream(frames: AsyncIterator[bytes]) -> Stream:
-    """The response."""
-    return Stream(frames, status_code=200, media_type="text/event-stream", headers=HEADERS)
+def event_stream(frames: AsyncIterator[bytes], media_type: str = MEDIA_TYPE) -> Stream:
+    """The response. Another media type is for streams of another form, which are not to be kept back either."""
+    return Stream(frames, status_code=200, media_type=media_type, headers=HEADERS)

@@ -285,3 +285,44 @@ def test_a_silent_stream_shows_signs_of_life_and_none_after_the_end(client: http
     comments = [index for index, line in enumerate(lines) if line.startswith(":")]
     assert comments == [0]
     assert text_of(lines) == "a"
+
+
+async def test_a21_three_choices_have_their_own_indexes_and_finishes(sdk: openai.AsyncOpenAI) -> None:
+    options = {"n": 3, "stream": True, "stream_options": {"include_usage": True}}
+    stream = await sdk.chat.completions.create(**body("one two", **options))  # pyright: ignore
+    *told, last = [chunk async for chunk in stream]
+    choices = [choice for chunk in told for choice in chunk.choices]
+    for index in range(3):
+        mine = [choice for choice in choices if choice.index == index]
+        assert mine[0].delta.role == "assistant"
+        assert "".join(choice.delta.content or "" for choice in mine) == "one two"
+        assert [choice.finish_reason for choice in mine] == [None] * (len(mine) - 1) + ["stop"]
+    whole = await sdk.chat.completions.create(**body("one two", n=3))  # pyright: ignore
+    assert [(choice.index, choice.message.content, choice.finish_reason) for choice in whole.choices] == [
+        (index, "one two", "stop") for index in range(3)
+    ]
+    alone = await sdk.chat.completions.create(**body("one two"))  # pyright: ignore
+    for usage in (last.usage, whole.usage):
+        assert usage is not None
+        assert alone.usage is not None
+        assert usage.prompt_tokens == alone.usage.prompt_tokens
+        assert usage.completion_tokens == 3 * alone.usage.completion_tokens
+
+
+def test_a21_all_choices_end_when_the_client_goes(client: httpx.Client, shared_stack: Stack) -> None:
+    before = len(finish_reasons(client))
+    request = body(SLOW, stream=True, n=3)
+    with (
+        httpx.Client(base_url=shared_stack.url) as leaving,
+        leaving.stream("POST", "/v1/chat/completions", json=request) as response,
+    ):
+        assert any('"content":"x"' in line for line in response.iter_lines())
+    wait_until(lambda: not generations(client), "the generations to end", 2)
+    assert finish_reasons(client)[before:] == ["cancelled"] * 3
+
+
+def test_a21_a_choice_that_fails_takes_the_others_along(client: httpx.Client) -> None:
+    response = ask(client, {"tokens": ["a", "b"], "fault": {"kind": "error", "after": 1}}, n=2)
+    assert response.status_code == 500
+    assert error_of(response)["code"] == "engine_error"
+    wait_until(lambda: not generations(client), "the generations to end", 2)

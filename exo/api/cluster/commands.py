@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from exo.api.context import Api
 from exo.api.errors import CommandRefused
-from exo.api.openai.responses import ID_PREFIX
+from exo.api.openai.chat_answers import ID_PREFIX
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
 from exo.domain.ids import MessageId, TaskId

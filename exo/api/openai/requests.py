@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from exo.api.openai.choice_requests import ChoiceCount
 from exo.api.openai.formats import (
     FORMATS,
     Choices,
@@ -39,12 +40,6 @@ STOP_MOST = 4
 SEEDS = 2**64
 
 
-def _one(value: int) -> int:
-    if value != 1:
-        raise PydanticCustomError("not_supported", "more than one choice is not supported yet")
-    return value
-
-
 def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -76,7 +71,7 @@ class ChatCompletionRequest(Strict):
     max_completion_tokens: Count | None = None
     stop: Annotated[list[StopSequence], BeforeValidator(_listed), Field(max_length=STOP_MOST)] | None = None
     seed: int | None = None
-    n: Annotated[int, Field(ge=1), AfterValidator(_one)] | None = None
+    n: ChoiceCount | None = None
 
     tools: Tools | None = None
     tool_choice: ToolChoiceField | None = None

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from exo.api.answer import Answer
+from exo.api.choices import Chosen
 from exo.api.generation import Item, Note
-from exo.api.openai.answer import Answer
-from exo.api.openai.responses import ChunkWriter, completion
+from exo.api.openai.answer import message_of
+from exo.api.openai.chat_answers import ChunkWriter, completion
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Timings, Usage
@@ -28,7 +30,12 @@ def end(reason: FinishReason = "stop", code: str = "", error: str = "") -> EndPi
 
 def stream(batches: Sequence[Sequence[Item]], wants_usage: bool = False) -> list[str]:
     """The stream's events, each with its line breaks taken off."""
-    writer = ChunkWriter(TaskId("t1"), 1700000000, ModelId("owner/model"), wants_usage)
+    return stream_of([[(0, item) for item in batch] for batch in batches], 1, wants_usage)
+
+
+def stream_of(batches: Sequence[Sequence[Chosen]], count: int, wants_usage: bool = False) -> list[str]:
+    """As `stream`, of so many choices."""
+    writer = ChunkWriter(TaskId("t1"), 1700000000, ModelId("owner/model"), count, wants_usage)
     text = b"".join(writer.frames(batch) for batch in batches).decode()
     assert text.endswith("\n\n")
     return text.removesuffix("\n\n").split("\n\n")
@@ -100,7 +107,9 @@ def test_a_sign_of_life_is_a_comment_of_one_line() -> None:
 
 def test_a4_the_whole_answer_has_the_usage() -> None:
     answer = Answer(["hel", "lo"])
-    body = json.loads(completion(TaskId("t1"), 1700000000, ModelId("m"), answer, end("length"), with_logprobs=False))
+    body = json.loads(
+        completion(TaskId("t1"), 1700000000, ModelId("m"), [(answer, end("length"))], with_logprobs=False)
+    )
     assert body == {
         "id": "chatcmpl-t1",
         "object": "chat.completion",
@@ -132,12 +141,37 @@ def test_reasoning_is_no_content() -> None:
 
 def test_a_message_with_calls_and_no_text_has_no_content() -> None:
     function = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
-    assert Answer([], ["h", "m"], [CALL]).message() == {
+    assert message_of(Answer([], ["h", "m"], [CALL])) == {
         "role": "assistant",
         "content": None,
         "reasoning_content": "hm",
         "reasoning": "hm",
         "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
     }
-    assert Answer([" "], [], [CALL]).message()["content"] == " "
-    assert Answer().message() == {"role": "assistant", "content": ""}
+    assert message_of(Answer([" "], [], [CALL]))["content"] == " "
+    assert message_of(Answer()) == {"role": "assistant", "content": ""}
+
+
+def test_a21_each_choice_has_a_role_and_a_finish_of_its_own_and_the_usage_is_one() -> None:
+    batches = [
+        [(1, TextPiece(text="b")), (0, TextPiece(text="a"))],
+        [(1, end("length")), (0, TextPiece(text="A"))],
+        [(2, end()), (0, end())],
+    ]
+    events = stream_of(batches, 3, wants_usage=True)
+    assert [event for event in events if event == "data: [DONE]"] == events[-1:]
+    *told, last = chunks(events)
+    choices = [chunk["choices"][0] for chunk in told]
+    deltas = [[choice["delta"] for choice in choices if choice["index"] == index] for index in range(3)]
+    role = {"role": "assistant", "content": ""}
+    assert deltas == [[role, {"content": "a"}, {"content": "A"}, {}], [role, {"content": "b"}, {}], [role, {}]]
+    reasons = [(choice["index"], choice["finish_reason"]) for choice in choices if choice["finish_reason"]]
+    assert reasons == [(1, "length"), (2, "stop"), (0, "stop")]
+    assert (last["choices"], last["usage"]) == ([], {**USAGE_JSON, "completion_tokens": 21, "total_tokens": 26})
+
+
+def test_a21_a_choice_that_fails_ends_the_stream_of_all() -> None:
+    batches = [[(0, TextPiece(text="a")), (1, end("error", "engine_error", "no"))]]
+    events = stream_of(batches, 2)
+    assert json.loads(events[-2].removeprefix("data: "))["error"]["code"] == "engine_error"
+    assert events[-1] == "data: [DONE]"

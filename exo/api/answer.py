@@ -1,0 +1,40 @@
+"""A generation's answer put together from its pieces, for whoever asked for it in one."""
+
+from dataclasses import dataclass, field
+
+from exo.api.generation import Item
+from exo.domain.logprobs import TokenLogprobs
+from exo.domain.messages.chunks import ReasoningPiece, TextPiece, ToolCallPiece
+
+
+@dataclass(slots=True)
+class Answer:
+    """What has come so far."""
+
+    texts: list[str] = field(default_factory=list[str])
+    reasonings: list[str] = field(default_factory=list[str])
+    calls: list[ToolCallPiece] = field(default_factory=list[ToolCallPiece])
+    logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
+
+    def add(self, item: Item) -> None:
+        """Take one more piece."""
+        match item:
+            case TextPiece():
+                self.texts.append(item.text)
+                self.logprobs.extend(item.logprobs)
+            case ReasoningPiece():
+                self.reasonings.append(item.text)
+            case ToolCallPiece():
+                self.calls.append(item)
+            case _:
+                pass
+
+    @property
+    def text(self) -> str:
+        """What is neither reasoning nor a call."""
+        return "".join(self.texts)
+
+    @property
+    def reasoning(self) -> str:
+        """What the model thought before."""
+        return "".join(self.reasonings)

@@ -1,0 +1,82 @@
+"""From the payloads of one request to its answer: generations started, watched, and read whole or as a stream."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from litestar.response import Stream
+
+from exo.api import sse
+from exo.api.answer import Answer
+from exo.api.choices import Choices, Chosen
+from exo.api.context import Api
+from exo.api.errors import failure
+from exo.api.generations import Receive
+from exo.domain.ids import ModelId
+from exo.domain.messages.chunks import EndPiece
+from exo.domain.messages.requests import GenerationRequest
+
+ANSWERED = "the answer is not wanted any more"
+
+Frames = Callable[[Sequence[Chosen]], bytes]
+"""Turns what has come into a part of a response's body."""
+
+
+async def start(api: Api, model_id: ModelId, requests: Sequence[GenerationRequest], receive: Receive) -> Choices:
+    """One generation for each payload, all of them left when the client goes. Whoever gets them reads them by `whole`
+    or `streamed`. Raises Rejected where the disk is full, and Retryable where NATS stays away."""
+    api.check_room()
+    choices = Choices([api.generations.open(model_id) for _ in requests])
+    api.generations.leave_on_disconnect(choices.generations, receive)
+    try:
+        each = zip(choices.generations, requests, strict=True)
+        await asyncio.gather(*(api.generations.start(generation, request) for generation, request in each))
+    except BaseException:
+        _leave(api, choices)
+        raise
+    return choices
+
+
+async def whole(api: Api, choices: Choices) -> list[tuple[Answer, EndPiece]]:
+    """All of each answer, and its end. Raises GenerationFailed where one ends in an error: then none is whole."""
+    answers = [Answer() for _ in choices.generations]
+    try:
+        while not choices.is_over:
+            for index, item in await choices.items():
+                _raise_failure((index, item))
+                answers[index].add(item)
+    finally:
+        _leave(api, choices)
+    return [(answer, choices.ends[index]) for index, answer in enumerate(answers)]
+
+
+async def streamed(api: Api, choices: Choices, frames: Frames, media_type: str = sse.MEDIA_TYPE) -> Stream:
+    """The answers as they come, once there is something: text, an end, or a sign of life. Until then an error has a
+    status of its own: raises GenerationFailed."""
+    try:
+        first = await choices.items()
+        _raise_failure(first[0])
+    except BaseException:
+        _leave(api, choices)
+        raise
+    return sse.event_stream(_body(api, choices, frames, first), media_type)
+
+
+def _raise_failure(chosen: Chosen) -> None:
+    _, item = chosen
+    if isinstance(item, EndPiece) and (problem := failure(item)):
+        raise problem
+
+
+async def _body(api: Api, choices: Choices, frames: Frames, first: list[Chosen]) -> AsyncGenerator[bytes]:
+    try:
+        yield frames(first)
+        while not choices.is_over:
+            yield frames(await choices.items())
+    finally:
+        _leave(api, choices)
+
+
+def _leave(api: Api, choices: Choices) -> None:
+    choices.close()
+    for generation in choices.generations:
+        api.generations.leave(generation, ANSWERED)
