@@ -5,7 +5,7 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 
 from exo import __version__
-from exo.api.cluster import commands, events, health, instances, log, log_check, previews, state, usage
+from exo.api.cluster import commands, events, health, instances, log, log_check, metrics, previews, state, usage
 from exo.api.context import Api
 from exo.api.error_responses import respond
 from exo.api.openai import chat, models
@@ -24,6 +24,7 @@ def create_app(api: Api) -> Litestar:
             models.show_model,
             health.health,
             health.ready,
+            metrics.show_metrics,
             state.show_state,
             state.show_part,
             events.follow_events,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from exo.api.feed import Feed
 from exo.api.generations import Generations
 from exo.api.loading import Loading
+from exo.api.metrics.meters import Meters
 from exo.api.readers import Readers
 from exo.bus.client import Bus
 from exo.bus.replica import Replica
@@ -30,6 +31,7 @@ class Api:
     generations: Generations
     feed: Feed
     loading: Loading
+    meters: Meters
     readers: Readers = field(default_factory=Readers)
     """Open streams that are no generations."""
     gauges: dict[NodeId, tuple[float, NodeGauges]] = field(default_factory=dict[NodeId, tuple[float, NodeGauges]])

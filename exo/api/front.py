@@ -8,15 +8,17 @@ from pydantic_core import to_json
 
 from exo.api.dialects import dialect_of
 from exo.api.errors import Problem
+from exo.api.metrics.meters import Meters
 from exo.api.request_ids import name_request
 
 
 class Front:
     """The application, once there is one."""
 
-    def __init__(self, waiting_for: str) -> None:
+    def __init__(self, waiting_for: str, meters: Meters) -> None:
         self.app: ASGIApp | None = None
         self._waiting_for = waiting_for
+        self._meters = meters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection, as ASGI has it."""
@@ -28,6 +30,7 @@ class Front:
             nonlocal is_answered
             if message["type"] == "http.response.start":
                 is_answered = True
+                self._meters.answered(str(scope.get("method")), scope.get("path_template", ""), message["status"])
                 message["headers"] = [*message.get("headers", ()), *names]
             await send(message)
 

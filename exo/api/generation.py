@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from exo.api.chunk_order import ChunkOrder
+from exo.api.metrics.pace import Pace
 from exo.domain import limits
 from exo.domain.ids import MessageId, ModelId, TaskId
 from exo.domain.messages.chunks import (
@@ -50,10 +51,11 @@ Item = TextPiece | ReasoningPiece | ToolCallPiece | EndPiece | Note
 class Generation:
     """Fed with chunks, events and the time, and read by one reader. Times by one monotonic clock, seconds."""
 
-    def __init__(self, task_id: TaskId, model_id: ModelId, now: float, describe: Callable[[], str]) -> None:
+    def __init__(self, task_id: TaskId, model_id: ModelId, now: float, describe: Callable[[], str], pace: Pace) -> None:
         self.task_id = task_id
         self.model_id = model_id
         self._describe = describe
+        self._pace = pace
         self.command_id: MessageId | None = None
         """By which the master's refusal names it."""
         self.is_over = False
@@ -145,6 +147,7 @@ class Generation:
         match piece:
             case TextPiece() | ReasoningPiece() | ToolCallPiece():
                 self._note_at = now + NOTE_EVERY
+                self._pace.mark(now)
                 self._add(piece)
             case PrefillPiece():
                 self._prefill = f"prefill {piece.done}/{piece.total}"

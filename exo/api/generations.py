@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
 from exo.api.generation import Generation
 from exo.api.loading import Loading
+from exo.api.metrics.meters import Meters
 from exo.api.progress import waiting_for
 from exo.bus.chunks import read_chunks, subscribe_chunks
 from exo.bus.client import Bus, new_id
@@ -43,11 +44,12 @@ Receive = Callable[[], Awaitable[Mapping[str, object]]]
 class Generations:
     """The open generations, by their ids. One subscription, one listener and one clock serve all of them."""
 
-    def __init__(self, bus: Bus, api_id: ApiId, log_prompts: bool, loading: Loading) -> None:
+    def __init__(self, bus: Bus, api_id: ApiId, log_prompts: bool, loading: Loading, meters: Meters) -> None:
         self._bus = bus
         self._api_id = api_id
         self._log_prompts = log_prompts
         self._loading = loading
+        self._meters = meters
         self._open: dict[TaskId, Generation] = {}
         self._commands: dict[MessageId, Generation] = {}
         self._rejections: OrderedDict[MessageId, CommandRejected] = OrderedDict()
@@ -85,7 +87,8 @@ class Generations:
         def describe() -> str:
             return waiting_for(self._state, model_id, task_id, self._loading)
 
-        generation = Generation(task_id, model_id, time.monotonic(), describe)
+        now = time.monotonic()
+        generation = Generation(task_id, model_id, now, describe, self._meters.pace(model_id, now))
         self._open[task_id] = generation
         return generation
 

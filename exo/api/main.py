@@ -13,6 +13,8 @@ from exo.api.feed import Feed
 from exo.api.front import Front
 from exo.api.generations import Generations
 from exo.api.loading import Loading
+from exo.api.metrics.ends import Ends
+from exo.api.metrics.meters import Meters
 from exo.api.progress import log_progress
 from exo.api.server import Server, bind
 from exo.bus.address import without_password
@@ -32,10 +34,11 @@ LAST_SECONDS = 1.5
 async def run_api(settings: Settings) -> None:
     """Run until cancelled, then end within two seconds, whatever is open. Raises Fatal where it cannot go on."""
     listener = bind(settings.api_host, settings.api_port)
-    front = Front(f"NATS at {without_password(settings.nats_url)}")
+    meters = Meters()
+    front = Front(f"NATS at {without_password(settings.nats_url)}", meters)
     server = Server(front)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    working = asyncio.create_task(_work(settings, front, server))
+    working = asyncio.create_task(_work(settings, front, server, meters))
     try:
         await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
         for task in (working, serving):
@@ -51,19 +54,20 @@ async def run_api(settings: Settings) -> None:
         listener.close()
 
 
-async def _work(settings: Settings, front: Front, server: Server) -> None:
+async def _work(settings: Settings, front: Front, server: Server, meters: Meters) -> None:
     bus = await connect(settings.nats_url, settings.cluster, "api")
     try:
         async with following(bus) as replica:
             api_id = ApiId(new_id())
             loading = Loading()
-            generations = Generations(bus, api_id, settings.log_prompts, loading)
-            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica), loading)
+            generations = Generations(bus, api_id, settings.log_prompts, loading, meters)
+            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica), loading, meters)
             try:
                 await generations.begin(replica)
                 await subscribe_gauges(bus, api.take_gauges)
                 await subscribe_all_beats(bus, lambda beat: loading.take(beat, replica.state))
                 replica.listen(log_progress)
+                replica.listen(Ends(api_id, meters).listen)
                 front.app = create_app(api)
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
                 async with asyncio.TaskGroup() as tasks:

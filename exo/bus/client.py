@@ -58,6 +58,11 @@ class Bus:
         """Whether the server can be reached now."""
         return self.client.is_connected
 
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was lost and is there again."""
+        return self.client.stats["reconnects"]
+
     def on_reconnect(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Have `callback` run after each reconnect, once the streams are there again."""
         self._on_reconnect.append(callback)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from exo.api.generation import ANSWER, GAP, GRACE, LONGEST, LOST, NOTE_EVERY, NOTE_FIRST, Generation, Item, Note
+from exo.api.metrics.meters import Meters
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, PrefillPiece, TextPiece
 from exo.domain.messages.events import GenerationFinished
@@ -15,7 +16,7 @@ END = EndPiece(finish_reason="stop", usage=Usage(), timings=Timings())
 
 
 def opened() -> Generation:
-    generation = Generation(TASK, ModelId("m"), 0.0, lambda: "waiting for m")
+    generation = Generation(TASK, ModelId("m"), 0.0, lambda: "waiting for m", Meters().pace(ModelId("m"), 0.0))
     generation.asked(0.0)
     return generation
 

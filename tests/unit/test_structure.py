@@ -71,6 +71,7 @@ def test_the_contracts_of_who_imports_whom_are_kept() -> None:
         ("mlx", ("exo/runner/engines/mlx/",)),
         ("mlx_lm", ("exo/runner/engines/mlx/",)),
         ("litestar", ("exo/api/",)),
+        ("prometheus_client", ("exo/api/",)),
         ("llguidance", ("exo/runner/structured/",)),
         ("typer", ("exo/cli/",)),
     ],
