@@ -7,7 +7,7 @@ from litestar.response import Stream
 
 from exo.api import sse
 from exo.api.answer import Answer
-from exo.api.choices import Choices, Chosen
+from exo.api.choices import PROMPT_PARAM, Choices, Chosen
 from exo.api.context import Api
 from exo.api.errors import failure
 from exo.api.generations import Receive
@@ -21,11 +21,20 @@ Frames = Callable[[Sequence[Chosen]], bytes]
 """Turns what has come into a part of a response's body."""
 
 
-async def start(api: Api, model_id: ModelId, requests: Sequence[GenerationRequest], receive: Receive) -> Choices:
+async def start(
+    api: Api,
+    model_id: ModelId,
+    requests: Sequence[GenerationRequest],
+    receive: Receive,
+    prompt_param: str = PROMPT_PARAM,
+) -> Choices:
     """One generation for each payload, all of them left when the client goes. Whoever gets them reads them by `whole`
-    or `streamed`. Raises Rejected where the disk is full, and Retryable where NATS stays away."""
+    or `streamed`. `prompt_param`: the endpoint's parameter that the prompt came from, which errors name.
+
+    Raises Rejected where the disk is full, and Retryable where NATS stays away.
+    """
     api.check_room()
-    choices = Choices([api.generations.open(model_id) for _ in requests])
+    choices = Choices([api.generations.open(model_id) for _ in requests], prompt_param)
     api.generations.leave_on_disconnect(choices.generations, receive)
     try:
         each = zip(choices.generations, requests, strict=True)

@@ -8,7 +8,7 @@ from exo import __version__
 from exo.api.cluster import commands, events, health, instances, log, log_check, metrics, previews, state, usage
 from exo.api.context import Api
 from exo.api.error_responses import respond
-from exo.api.openai import chat, models
+from exo.api.openai import chat, completions, models
 from exo.api.query_names import refuse_unknown
 
 BODY_MOST = 32 * 2**20
@@ -20,6 +20,7 @@ def create_app(api: Api) -> Litestar:
     return Litestar(
         route_handlers=[
             chat.chat_completions,
+            completions.completions,
             models.list_models,
             models.show_model,
             health.health,

@@ -19,7 +19,7 @@ from exo.domain.ids import ApiId, MessageId, ModelId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated
 from exo.domain.messages.commands import CancelGeneration, StartGeneration
 from exo.domain.messages.events import CommandRejected, GenerationFinished, GenerationQueued, Recorded
-from exo.domain.messages.requests import GenerationRequest
+from exo.domain.messages.requests import CHARACTERS_PER_TOKEN, GenerationRequest
 from exo.domain.state import State
 from exo.errors import ExoError, Retryable
 
@@ -29,7 +29,6 @@ TICK = 0.25
 """Seconds between two looks at all open generations."""
 REJECTIONS_KEPT = 256
 """Refusals remembered, because one may be seen before the id of its command is known here."""
-CHARACTERS_PER_TOKEN = 4
 AHEAD_MOST = 64 * 1024
 """Characters of a prompt that is sent ahead of its command without waiting until it is stored."""
 LOGGED_MOST = 256 * 1024
@@ -121,7 +120,7 @@ class Generations:
             estimated_tokens=characters // CHARACTERS_PER_TOKEN,
             key="anonymous",
             reply_to=self._api_id,
-            prompt=request.model_dump_json(include={"messages"})[:LOGGED_MOST] if self._log_prompts else None,
+            prompt=_prompt_text(request)[:LOGGED_MOST] if self._log_prompts else None,
         )
 
     def leave(self, generation: Generation, reason: str) -> None:
@@ -225,6 +224,11 @@ class Generations:
         task = asyncio.create_task(work)
         group.add(task)
         task.add_done_callback(group.discard)
+
+
+def _prompt_text(request: GenerationRequest) -> str:
+    """What a model is to continue, as JSON."""
+    return request.model_dump_json(include={"messages" if request.prompt is None else "prompt"})
 
 
 def _seen(storing: "asyncio.Future[None]") -> None:

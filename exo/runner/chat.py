@@ -27,7 +27,7 @@ def template_arguments(request: GenerationRequest) -> dict[str, object]:
     return arguments
 
 
-_EFFORTS: Mapping[str, str] = {"minimal": "low", "xhigh": "high"}
+_EFFORTS: Mapping[str, str] = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Templates know low, medium and high."""
 
 

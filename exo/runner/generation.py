@@ -24,6 +24,8 @@ class Generation:
     pipeline: OutputPipeline
     prompt_tokens: int
     taken_at: float
+    echo: str = ""
+    """What the answer begins with, before the model says anything."""
     completion_tokens: int = 0
     cached_tokens: int = 0
     prefill_at: float | None = None
@@ -47,6 +49,7 @@ class Generation:
     def take_token(self, output: TokenOutput) -> list[Piece]:
         """The chunks that one more token makes certain; the last is an EndPiece when it was the last token."""
         now = time.monotonic()
+        pieces: list[Piece] = [TextPiece(text=self.echo)] if self.echo and self.first_token_at is None else []
         self.first_token_at = self.first_token_at or now
         self.last_token_at = now
         self.completion_tokens += 1
@@ -54,7 +57,7 @@ class Generation:
         self._unread_tokens += 1
         if output.logprobs is not None and output.finish_reason != "stop":
             self._logprobs.append(output.logprobs)
-        pieces: list[Piece] = [self._piece(segment) for segment in result.segments]
+        pieces += [self._piece(segment) for segment in result.segments]
         if not result.holds:
             self._unread_tokens = 0
             self._logprobs.clear()

@@ -19,11 +19,10 @@ from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Tas
 from exo.domain.runner_spec import RunnerSpec
 from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.errors import Rejected, Retryable
-from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
-from exo.runner.output.opening import open_pipeline
+from exo.runner.prompts import echoed, encode, open_output
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.threads import CompileThreads
 from exo.runner.structured.tools import PARAM
@@ -157,16 +156,15 @@ class RunnerLoop:
             await self._end(opened.task, _unstarted(opened, reason, refusal), "")
 
     def _generation(self, opened: _Opened, prepared: _Prepared) -> Generation:
-        form = self._tokenizer.output_format(prepared.prompt)
-        pipeline = open_pipeline(form, self._tokenizer, prepared.request)
-        return Generation(opened.task, pipeline, len(prepared.prompt), opened.taken_at)
+        pipeline = open_output(prepared.request, prepared.prompt, self._tokenizer)
+        echo = echoed(prepared.request, prepared.prompt, self._tokenizer)
+        return Generation(opened.task, pipeline, len(prepared.prompt), opened.taken_at, echo)
 
     async def _encode(self, request: GenerationRequest) -> list[int]:
         """A long prompt takes seconds, and must not hold up others; for a short one a thread is a detour."""
-        messages, arguments = chat_messages(request), template_arguments(request)
         if request.characters < SHORT_PROMPT:
-            return self._tokenizer.encode_chat(messages, arguments)
-        return await asyncio.to_thread(self._tokenizer.encode_chat, messages, arguments)
+            return encode(request, self._tokenizer)
+        return await asyncio.to_thread(encode, request, self._tokenizer)
 
     async def _guide(self, request: GenerationRequest, prompt: list[int]) -> Guide | None:
         """What holds the answer to what is demanded. A format that is too slow to compile is given up."""

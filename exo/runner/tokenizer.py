@@ -30,7 +30,8 @@ from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
 
 PROMPT_END = 16
-"""Tokens of a prompt's end that are looked at for whether it opens the reasoning."""
+"""Tokens of a prompt's end that are looked at for whether it opens the reasoning, and what a text after it begins
+with."""
 
 
 class HuggingFaceTokenizer:
@@ -91,13 +92,24 @@ class HuggingFaceTokenizer:
         except Exception as error:  # of any kind: a template computes
             raise Rejected(f"the model's chat template refuses the messages: {error}", param="messages") from error
 
+    def encode_text(self, text: str) -> list[int]:
+        """A text's tokens as it stands, with what the model wants before any text. Names of special tokens are them."""
+        return self._fast.encode(text).ids
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special ones left out."""
+        return self._fast.decode(list(tokens), skip_special_tokens=True)
+
     def output_format(self, prompt: Sequence[int]) -> OutputFormat:
         """How what follows this prompt is to be read."""
         end = self._fast.decode(list(prompt[-PROMPT_END:]), skip_special_tokens=False)
         return opens_reasoning(self._format, end)
 
-    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
-        """A fresh one that leaves special tokens out, except those that are markers or part of one."""
+    def detokenizer(self, markers: Collection[str] = (), after: Sequence[int] = ()) -> Detokenizer:
+        """A fresh one that leaves special tokens out, except those that are markers or part of one.
+
+        `after`: tokens of the text that it continues, where it does, so that a space between the two is kept.
+        """
         wanted = frozenset(markers)
         if wanted not in self._shown:
             self._shown[wanted] = {
@@ -105,7 +117,7 @@ class HuggingFaceTokenizer:
                 for number, token in self._added.items()
                 if token.special and any(token.content in marker for marker in wanted)
             }
-        return StreamDetokenizer(self._fast, self._shown[wanted])
+        return StreamDetokenizer(self._fast, self._shown[wanted], self._whole_end(after))
 
     @property
     def harmony_parsers(self) -> OpenParser | None:
@@ -123,9 +135,15 @@ class HuggingFaceTokenizer:
 
     def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> Guide | None:
         """What holds the answer to this prompt to what the request demands. Raises Rejected where nothing can."""
-        constraints = Constraints(self._vocabulary.result(), self.output_format(prompt))
+        form = OutputFormat() if request.prompt is not None else self.output_format(prompt)
+        constraints = Constraints(self._vocabulary.result(), form)
         wanted = constraints.wanted(request)
         return None if wanted is None else constraints.guide(wanted, prompt)
+
+    def _whole_end(self, tokens: Sequence[int]) -> list[int]:
+        """Some of the last tokens; none where the text ends in the middle of a character."""
+        end = list(tokens[-PROMPT_END:])
+        return [] if self.decode(end).endswith("\ufffd") else end
 
     def _rendered(self, conversation: Sequence[Message], arguments: Mapping[str, object]) -> list[int]:
         try:
@@ -156,10 +174,10 @@ class StreamDetokenizer:
 
     __slots__ = ("_markers", "_stream", "_tokenizer")
 
-    def __init__(self, tokenizer: FastTokenizer, markers: Mapping[int, str]) -> None:
+    def __init__(self, tokenizer: FastTokenizer, markers: Mapping[int, str], after: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
         self._markers = markers
-        self._stream = DecodeStream(skip_special_tokens=True)
+        self._stream = DecodeStream(ids=list(after), skip_special_tokens=True)
 
     def push(self, token: int) -> str:
         """The text that has become certain with this token."""

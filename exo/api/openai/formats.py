@@ -74,8 +74,7 @@ def constrains(value: object) -> bool:
     return value is not None and not (isinstance(value, ResponseFormat) and value.type == "text")
 
 
-def constraint_of(value: Format, param: str) -> Constraint | None:
-    """What the value of the parameter `param` asks for."""
+def _constraint_of(value: Format, param: str) -> Constraint | None:
     match value:
         case None:
             return None
@@ -120,3 +119,27 @@ def _guided(value: str, param: str) -> Constraint:
             return Regex(pattern=value, param=param)
         case _:
             return Grammar(text=value, param=param)
+
+
+class FormatFields(Strict):
+    """The parameters that say what an answer must look like."""
+
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: JsonSchemaText | None = None
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
+
+    @field_validator("structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")
+    @classmethod
+    def _one_format(cls, value: object, info: ValidationInfo) -> object:
+        before = [name for name in FORMATS if name != info.field_name and constrains(info.data.get(name))]
+        if value is not None and before:
+            raise PydanticCustomError("two_formats", "'{name}' is given too; one can be met", {"name": before[0]})
+        return value
+
+    def constraint(self) -> Constraint | None:
+        """What is asked for."""
+        asked = (_constraint_of(getattr(self, name), name) for name in FORMATS)
+        return next((constraint for constraint in asked if constraint is not None), None)

@@ -1,12 +1,12 @@
 """The tools of a chat request, and which of them the model may call."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
-from pydantic import AfterValidator, Field, JsonValue, field_validator
+from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, to_json
 
 from exo.api.strict import Name, Strict
-from exo.api.tool_names import TOOLS_MOST, check_different
+from exo.api.tool_names import TOOLS_MOST, check_demanded, check_different
 from exo.domain.messages.requests import Tool, ToolChoice
 
 
@@ -63,6 +63,28 @@ def _of_different_names(tools: list[ToolDefinition]) -> list[ToolDefinition]:
 
 ToolChoiceField = Literal["none", "auto", "required"] | ChosenTool
 Tools = Annotated[list[ToolDefinition], Field(max_length=TOOLS_MOST), AfterValidator(_of_different_names)]
+
+
+class ToolFields(Strict):
+    """What the model may call."""
+
+    tools: Tools | None = None
+    tool_choice: ToolChoiceField | None = None
+    parallel_tool_calls: bool | None = None
+
+    @field_validator("tool_choice")
+    @classmethod
+    def _choosable(cls, value: ToolChoiceField | None, info: ValidationInfo) -> ToolChoiceField | None:
+        if value in (None, "none", "auto"):
+            return value
+        offered = [tool.function.name for tool in cast("Tools | None", info.data.get("tools")) or ()]
+        check_demanded(value.function.name if isinstance(value, ChosenTool) else None, offered)
+        return value
+
+    @property
+    def named_tool(self) -> str | None:
+        """The one that must be called, where it is named."""
+        return self.tool_choice.function.name if isinstance(self.tool_choice, ChosenTool) else None
 
 
 def choice_of(value: ToolChoiceField | None) -> ToolChoice:

@@ -3,11 +3,13 @@
 from typing import Literal
 
 from exo.domain.base import Frozen
-from exo.domain.sampling import SamplingParams
+from exo.domain.sampling import SamplingParams, TokenNumber
 
 Role = Literal["system", "user", "assistant", "tool"]
 ToolChoice = Literal["auto", "none", "required"]
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
+CHARACTERS_PER_TOKEN = 4
+"""About."""
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class ToolCall(Frozen):
@@ -45,7 +47,12 @@ class Tool(Frozen):
 class GenerationRequest(Frozen):
     """The payload of one generation: what the engine is to continue, and how."""
 
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[ChatMessage, ...] = ()
+    """The conversation that the chat template makes a prompt of."""
+    prompt: str | tuple[TokenNumber, ...] | None = None
+    """What is continued as it stands, in place of messages: a text, or tokens. The answer is then text alone."""
+    echo: bool = False
+    """Whether the answer begins with the prompt's text; of a prompt as it stands only."""
     params: SamplingParams
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = "auto"
@@ -63,4 +70,5 @@ class GenerationRequest(Frozen):
         """About how long the prompt is."""
         calls = sum(len(call.arguments) for message in self.messages for call in message.tool_calls)
         tools = sum(len(tool.parameters) + len(tool.description or "") for tool in self.tools)
-        return sum(len(message.content) for message in self.messages) + calls + tools
+        raw = len(self.prompt or "") * (1 if isinstance(self.prompt, str) else CHARACTERS_PER_TOKEN)
+        return sum(len(message.content) for message in self.messages) + raw + calls + tools

@@ -80,12 +80,23 @@ class Tokenizer(Protocol):
         """
         ...
 
+    def encode_text(self, text: str) -> list[int]:
+        """A text's tokens as it stands, with what the model wants before any text. Names of special tokens are them."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, special ones left out."""
+        ...
+
     def output_format(self, prompt: Sequence[int]) -> OutputFormat:
         """How what follows this prompt is to be read."""
         ...
 
-    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
-        """A fresh one, for one generation, that shows these markers even where a special token stands for one."""
+    def detokenizer(self, markers: Collection[str] = (), after: Sequence[int] = ()) -> Detokenizer:
+        """A fresh one, for one generation, that shows these markers even where a special token stands for one.
+
+        `after`: tokens of the text that it continues, where it does, so that a space between the two is kept.
+        """
         ...
 
     @property

@@ -36,12 +36,20 @@ class ScriptedTokenizer:
                 return list(str(message["content"]).encode(errors="replace"))
         raise Rejected("there is no user message", param="messages")
 
+    def encode_text(self, text: str) -> list[int]:
+        """The text's bytes."""
+        return list(text.encode(errors="replace"))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The bytes of the tokens as text."""
+        return b"".join(map(self.raw, tokens)).decode(errors="replace")
+
     def output_format(self, prompt: Sequence[int]) -> OutputFormat:
         """What the script says. Raises Rejected where it is none."""
         return parse_script(self.text(prompt)).output_format()
 
-    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
-        """A fresh one. Markers are text like any other."""
+    def detokenizer(self, markers: Collection[str] = (), after: Sequence[int] = ()) -> Detokenizer:
+        """A fresh one. Markers are text like any other, and bytes are the same after any text."""
         return ScriptedDetokenizer(self)
 
     @property

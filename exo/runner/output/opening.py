@@ -1,6 +1,6 @@
 """The pipeline of one generation, put together from the model's format and the request."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from exo.domain.messages.requests import GenerationRequest
@@ -21,14 +21,20 @@ from exo.runner.output.tools.formats import SYNTAXES
 class Decoding(Protocol):
     """What turns a model's tokens into text."""
 
-    def detokenizer(self, markers: Collection[str] = ()) -> Detokenizer:
-        """One that shows these markers, where a special token stands for one."""
+    def detokenizer(self, markers: Collection[str] = (), after: Sequence[int] = ()) -> Detokenizer:
+        """One that shows these markers, where a special token stands for one, for what comes after these tokens."""
         ...
 
     @property
     def harmony_parsers(self) -> OpenParser | None:
         """For a model of gpt-oss' vocabulary."""
         ...
+
+
+def open_raw_pipeline(prompt: Sequence[int], decoding: Decoding, request: GenerationRequest) -> OutputPipeline:
+    """The pipeline of a generation that continues a prompt as it stands: whatever comes is text."""
+    source = ReadText(decoding.detokenizer(after=prompt), TextReader(OutputFormat(), ToolSchemas({})))
+    return OutputPipeline(source, request.params.stop)
 
 
 def open_pipeline(form: OutputFormat, decoding: Decoding, request: GenerationRequest) -> OutputPipeline:

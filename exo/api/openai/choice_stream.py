@@ -1,0 +1,58 @@
+"""What chat completions and completions have in common: what each body begins with, and how a stream ends."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic_core import to_json
+
+from exo.api import sse
+from exo.api.choices import usage_together
+from exo.api.dialects import openai_error
+from exo.api.errors import Problem, failure
+from exo.api.openai.answer import usage_of
+from exo.domain.ids import ModelId
+from exo.domain.messages.chunks import EndPiece
+from exo.domain.sampling import Usage
+
+
+def head(completion_id: str, kind: str, created: int, model_id: ModelId) -> dict[str, object]:
+    """What a body or a chunk begins with."""
+    return {"id": completion_id, "object": kind, "created": created, "model": model_id}
+
+
+def whole_body(
+    head: Mapping[str, object], choices: Sequence[Mapping[str, object]], usages: Sequence[Usage], per_prompt: int
+) -> bytes:
+    """All choices in one piece, `per_prompt` of them side by side for each prompt."""
+    return to_json({**head, "choices": choices, "usage": usage_of(usage_together(usages, per_prompt))})
+
+
+class ChoiceStream:
+    """Makes chunks of one stream of several choices, and knows when all of these are over."""
+
+    __slots__ = ("_usages", "_wants_usage", "head", "per_prompt")
+
+    def __init__(self, head: Mapping[str, object], count: int, per_prompt: int, wants_usage: bool) -> None:
+        self.head = to_json(head).removesuffix(b"}") + b',"choices":'
+        """The same in each chunk."""
+        self.per_prompt = per_prompt
+        self._usages: list[Usage | None] = [None] * count
+        """Of those that are over."""
+        self._wants_usage = wants_usage
+
+    def chunk(self, choice: Mapping[str, object]) -> bytes:
+        """One event."""
+        return sse.data(b"%b[%b]}" % (self.head, to_json(choice)))
+
+    def end(self, index: int, end: EndPiece, finish: bytes) -> bytes:
+        """A choice's end: the chunks `finish`, and after the last choice's the usage. A failure ends all of them."""
+        if problem := failure(end):
+            return sse.data(openai_error(Problem(problem.code, problem.reason, problem.param))) + sse.DONE
+        self._usages[index] = end.usage
+        usages = [usage for usage in self._usages if usage is not None]
+        return finish + self._last(usages) if len(usages) == len(self._usages) else finish
+
+    def _last(self, usages: Sequence[Usage]) -> bytes:
+        if not self._wants_usage:
+            return sse.DONE
+        usage = to_json(usage_of(usage_together(usages, self.per_prompt)))
+        return sse.data(b'%b[],"usage":%b}' % (self.head, usage)) + sse.DONE

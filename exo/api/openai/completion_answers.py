@@ -1,0 +1,85 @@
+"""The bodies of completions: whole, and as the chunks of a stream."""
+
+from collections.abc import Sequence
+
+from exo.api import sse
+from exo.api.answer import Answer
+from exo.api.choices import Chosen
+from exo.api.generation import Item, Note
+from exo.api.openai.choice_stream import ChoiceStream, head, whole_body
+from exo.api.openai.completion_logprobs import CompletionLogprobs
+from exo.domain.ids import ModelId, TaskId
+from exo.domain.logprobs import TokenLogprobs
+from exo.domain.messages.chunks import EndPiece, TextPiece
+from exo.domain.sampling import FinishReason
+
+ID_PREFIX = "cmpl-"
+KIND = "text_completion"
+
+
+def completion(
+    task_id: TaskId,
+    created: int,
+    model_id: ModelId,
+    answers: Sequence[tuple[Answer, EndPiece]],
+    per_prompt: int,
+    with_logprobs: bool,
+) -> bytes:
+    """All choices in one piece, `per_prompt` of them for each prompt."""
+    choices = [
+        _choice(index, answer.text, end.finish_reason, CompletionLogprobs() if with_logprobs else None, answer.logprobs)
+        for index, (answer, end) in enumerate(answers)
+    ]
+    begun = head(f"{ID_PREFIX}{task_id}", KIND, created, model_id)
+    return whole_body(begun, choices, [end.usage for _, end in answers], per_prompt)
+
+
+class CompletionWriter:
+    """Turns the items of all choices into the frames of one stream."""
+
+    __slots__ = ("_logprobs", "_stream")
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        created: int,
+        model_id: ModelId,
+        count: int,
+        per_prompt: int,
+        with_logprobs: bool,
+        wants_usage: bool,
+    ) -> None:
+        """`count`: of choices, `per_prompt` of them for each prompt."""
+        begun = head(f"{ID_PREFIX}{task_id}", KIND, created, model_id)
+        self._stream = ChoiceStream(begun, count, per_prompt, wants_usage)
+        self._logprobs = [CompletionLogprobs() if with_logprobs else None for _ in range(count)]
+
+    def frames(self, items: Sequence[Chosen]) -> bytes:
+        """The frames for what has come, in one piece; the last choice's end and a failure are the stream's last."""
+        return b"".join([self._frame(index, item) for index, item in items])
+
+    def _frame(self, index: int, item: Item) -> bytes:
+        match item:
+            case Note():
+                return sse.comment(item.text)
+            case TextPiece():
+                choice = _choice(index, item.text, None, self._logprobs[index], item.logprobs)
+                return self._stream.chunk(choice)
+            case EndPiece():
+                finish = self._stream.chunk(_choice(index, "", item.finish_reason))
+                return self._stream.end(index, item, finish)
+            case _:  # what follows a prompt as it stands is text alone
+                return b""
+
+
+def _choice(
+    index: int,
+    text: str,
+    finish_reason: FinishReason | None,
+    logprobs: CompletionLogprobs | None = None,
+    told: Sequence[TokenLogprobs] = (),
+) -> dict[str, object]:
+    choice: dict[str, object] = {"index": index, "text": text, "finish_reason": finish_reason}
+    if logprobs is not None:
+        choice["logprobs"] = logprobs.part(told)
+    return choice

@@ -1,0 +1,39 @@
+"""`POST /v1/completions`."""
+
+import time
+from typing import Any
+
+from litestar import Request, Response, post
+from litestar.response import Stream
+
+from exo.api import answering
+from exo.api.bodies import with_body
+from exo.api.context import Api
+from exo.api.models_known import find_model
+from exo.api.openai.completion_answers import CompletionWriter, completion
+from exo.api.openai.completion_requests import CompletionRequest
+
+EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "The capital of France is", "max_tokens": 5}
+
+
+@post(
+    "/v1/completions",
+    status_code=200,
+    summary="Continue a text",
+    tags=["OpenAI"],
+    operation_class=with_body(EXAMPLE),
+)
+async def completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
+    """What a model continues a prompt with, as it stands, without its chat template. See docs/api.md."""
+    body = CompletionRequest.model_validate_json(await request.body())
+    card = find_model(api.state, body.model)
+    created, payloads, with_logprobs = int(time.time()), body.to_domain(), body.logprobs is not None
+    choices = await answering.start(api, card.model_id, payloads, request.receive, prompt_param="prompt")
+    if body.stream:
+        writer = CompletionWriter(
+            choices.task_id, created, card.model_id, len(payloads), body.count, with_logprobs, body.wants_usage
+        )
+        return await answering.streamed(api, choices, writer.frames)
+    answers = await answering.whole(api, choices)
+    whole = completion(choices.task_id, created, card.model_id, answers, body.count, with_logprobs)
+    return Response(whole, media_type="application/json")

@@ -1,0 +1,42 @@
+"""A request's prompt as tokens, and how its answer is read: of a conversation, or of what is continued as it stands."""
+
+from collections.abc import Sequence
+
+from exo.domain.messages.requests import GenerationRequest
+from exo.errors import Rejected
+from exo.runner.chat import chat_messages, template_arguments
+from exo.runner.engines.base import Tokenizer
+from exo.runner.output.opening import open_pipeline, open_raw_pipeline
+from exo.runner.output.pipeline import OutputPipeline
+
+
+def encode(request: GenerationRequest, tokenizer: Tokenizer) -> list[int]:
+    """The prompt's tokens. Raises Rejected where the chat template refuses, or the model has no such token."""
+    match request.prompt:
+        case None:
+            return tokenizer.encode_chat(chat_messages(request), template_arguments(request))
+        case str() as text:
+            return tokenizer.encode_text(text)
+        case tokens:
+            return _known(tokens, tokenizer.vocabulary_size)
+
+
+def _known(tokens: Sequence[int], vocabulary_size: int) -> list[int]:
+    if tokens and max(tokens) >= vocabulary_size:
+        reason = f"there is no token {max(tokens)}: this model's are numbered from 0 to {vocabulary_size - 1}"
+        raise Rejected(reason, param="prompt")
+    return list(tokens)
+
+
+def open_output(request: GenerationRequest, prompt: Sequence[int], tokenizer: Tokenizer) -> OutputPipeline:
+    """What reads the answer. Raises Rejected where a tool's schema is no JSON object."""
+    if request.prompt is not None:
+        return open_raw_pipeline(prompt, tokenizer, request)
+    return open_pipeline(tokenizer.output_format(prompt), tokenizer, request)
+
+
+def echoed(request: GenerationRequest, prompt: Sequence[int], tokenizer: Tokenizer) -> str:
+    """The prompt's text, where the answer is to begin with it."""
+    if not request.echo:
+        return ""
+    return request.prompt if isinstance(request.prompt, str) else tokenizer.decode(prompt)
