@@ -4,6 +4,7 @@ import asyncio
 
 from exo.api.choices import Choices, usage_together
 from exo.api.generation import NOTE_FIRST, Generation, Note
+from exo.api.metrics.meters import Meters
 from exo.api.openai.choice_requests import each_choice
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, TextPiece
@@ -14,7 +15,8 @@ END = EndPiece(finish_reason="stop", usage=Usage(), timings=Timings())
 
 
 def generation(number: int) -> Generation:
-    return Generation(TaskId(f"t{number}"), ModelId("m"), 0.0, lambda: "waiting")
+    pace = Meters().pace(ModelId("m"), 0.0)
+    return Generation(TaskId(f"t{number}"), ModelId("m"), 0.0, lambda: "waiting", pace)
 
 
 def give(one: Generation, piece: Piece) -> None:
