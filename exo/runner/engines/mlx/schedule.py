@@ -18,6 +18,9 @@ Key = TypeVar("Key")
 
 OLDEST_EVERY = 4
 """Each how many-th step the prompt that came first goes before the shorter ones."""
+OVERRUN_PART = 4
+"""Of a slice: by so much it may be exceeded to compute a prompt to its end, rather than leave a rest of it that costs a
+pass of its own and keeps the request from decoding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,12 @@ class Slice(Generic[Key]):
 def next_slices(prompts: Sequence[WaitingPrompt[Key]], budget: int, step: int) -> list[Slice[Key]]:
     """What one step computes: at most one slice a prompt, together about `budget` units; `step` counts the steps.
 
-    At least one token of one prompt is in it where there is one and the budget is for more than a pass. A prompt whose
-    rest would cost less than a pass is computed to its end.
+    At least one token of one prompt is in it where there is one and the budget is for more than a pass.
     """
     slices: list[Slice[Key]] = []
+    overrun = budget // OVERRUN_PART
     for prompt in _in_turn(prompts, step):
-        ends = prompt.until_stop <= budget
+        ends = prompt.until_stop <= budget + overrun
         tokens = prompt.until_stop if ends else budget - PASS_TOKENS
         if tokens <= 0:
             break
