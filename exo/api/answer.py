@@ -6,11 +6,16 @@ from exo.api.generation import Item
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import ReasoningPiece, TextPiece, ToolCallPiece
 
+GivenPiece = TextPiece | ReasoningPiece | ToolCallPiece
+"""What an answer consists of."""
+
 
 @dataclass(slots=True)
 class Answer:
     """What has come so far."""
 
+    pieces: list[GivenPiece] = field(default_factory=list[GivenPiece])
+    """All of it, in order."""
     texts: list[str] = field(default_factory=list[str])
     reasonings: list[str] = field(default_factory=list[str])
     calls: list[ToolCallPiece] = field(default_factory=list[ToolCallPiece])
@@ -18,6 +23,8 @@ class Answer:
 
     def add(self, item: Item) -> None:
         """Take one more piece."""
+        if isinstance(item, GivenPiece):
+            self.pieces.append(item)
         match item:
             case TextPiece():
                 self.texts.append(item.text)

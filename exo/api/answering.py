@@ -1,7 +1,7 @@
 """From the payloads of one request to its answer: generations started, watched, and read whole or as a stream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from litestar.response import Stream
 
@@ -11,7 +11,7 @@ from exo.api.choices import PROMPT_PARAM, Choices, Chosen
 from exo.api.context import Api
 from exo.api.errors import failure
 from exo.api.generations import Receive
-from exo.domain.ids import ModelId
+from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.messages.requests import GenerationRequest
 
@@ -27,22 +27,42 @@ async def start(
     requests: Sequence[GenerationRequest],
     receive: Receive,
     prompt_param: str = PROMPT_PARAM,
+    *,
+    in_background: bool = False,
+    beside: Callable[[TaskId], Awaitable[None]] | None = None,
 ) -> Choices:
-    """One generation for each payload, all of them left when the client goes. Whoever gets them reads them by `whole`
-    or `streamed`. `prompt_param`: the endpoint's parameter that the prompt came from, which errors name.
+    """One generation for each payload, all of them left when the client goes; those in the background go on without it.
 
-    Raises Rejected where the disk is full, and Retryable where NATS stays away.
+    `prompt_param` is the endpoint's parameter that the prompt came from, which errors name. `beside` is called with the
+    first one's task, and waited for, while the generations start. Whoever gets them reads them by `whole` or
+    `streamed`. Raises Rejected where the disk is full, and Retryable where NATS stays away.
     """
     api.check_room()
-    choices = Choices([api.generations.open(model_id) for _ in requests], prompt_param)
+    opened = [api.generations.open(model_id, in_background=in_background) for _ in requests]
+    choices = Choices(opened, prompt_param)
     api.generations.leave_on_disconnect(choices.generations, receive)
     try:
         each = zip(choices.generations, requests, strict=True)
-        await asyncio.gather(*(api.generations.start(generation, request) for generation, request in each))
+        starting = [api.generations.start(generation, request) for generation, request in each]
+        await asyncio.gather(*starting, *([beside(choices.task_id)] if beside else ()))
     except BaseException:
         _leave(api, choices)
         raise
     return choices
+
+
+async def accepted(api: Api, choices: Choices) -> None:
+    """Leave generations alone that are to go on in the background, once a master has taken them on.
+
+    Raises GenerationFailed where it has refused.
+    """
+    try:
+        for generation in choices.generations:
+            await generation.answered()
+            if not generation.is_accepted:
+                _raise_failure((await choices.items())[0])
+    finally:
+        _leave(api, choices)
 
 
 async def whole(api: Api, choices: Choices) -> list[tuple[Answer, EndPiece]]:
@@ -78,9 +98,14 @@ def _raise_failure(chosen: Chosen) -> None:
 
 async def _body(api: Api, choices: Choices, frames: Frames, first: list[Chosen]) -> AsyncGenerator[bytes]:
     try:
-        yield frames(first)
-        while not choices.is_over:
-            yield frames(await choices.items())
+        sent = frames(first)
+        while True:
+            # There is nothing to send while what the client has is left out.
+            if sent:
+                yield sent
+            if choices.is_over:
+                return
+            sent = frames(await choices.items())
     finally:
         _leave(api, choices)
 

@@ -33,6 +33,8 @@ STATUSES: Mapping[str, int] = {
     "instance_not_found": 404,
     "node_not_found": 404,
     "generation_not_found": 404,
+    "generation_expired": 404,
+    "event_not_found": 404,
     "command_not_found": 404,
     "method_not_allowed": 405,
     "duplicate_task": 409,

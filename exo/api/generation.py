@@ -49,11 +49,25 @@ Item = TextPiece | ReasoningPiece | ToolCallPiece | EndPiece | Note
 
 
 class Generation:
-    """Fed with chunks, events and the time, and read by one reader. Times by one monotonic clock, seconds."""
+    """Fed with chunks, events and the time, and read by one reader. Times by one monotonic clock, seconds.
 
-    def __init__(self, task_id: TaskId, model_id: ModelId, now: float, describe: Callable[[], str], pace: Pace) -> None:
+    `pace` measures when its pieces come; None where they came long ago.
+    """
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        model_id: ModelId,
+        now: float,
+        describe: Callable[[], str],
+        pace: Pace | None = None,
+        *,
+        in_background: bool = False,
+    ) -> None:
         self.task_id = task_id
         self.model_id = model_id
+        self.in_background = in_background
+        """Whether it goes on when nobody reads it any more."""
         self._describe = describe
         self._pace = pace
         self.command_id: MessageId | None = None
@@ -62,8 +76,9 @@ class Generation:
         """Whether its end is among the items, or was."""
         self.ended_elsewhere = False
         """Whether the cluster knows of the end, so that there is nothing to cancel."""
-        self.is_accepted = False
-        """Whether a master has taken it on."""
+        self._answered = asyncio.Event()
+        """Set when a master has taken it on, or it is over."""
+        self._is_accepted = False
         self._order = ChunkOrder()
         self._items: list[Item] = []
         self._arrived = asyncio.Event()
@@ -88,6 +103,20 @@ class Generation:
         items, self._items = self._items, []
         return items
 
+    async def answered(self) -> None:
+        """Wait until a master has taken it on, or it is over."""
+        await self._answered.wait()
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether a master has taken it on."""
+        return self._is_accepted
+
+    def accept(self) -> None:
+        """A master has taken it on."""
+        self._is_accepted = True
+        self._answered.set()
+
     @property
     def is_asked(self) -> bool:
         """Whether its command may be in the master's inbox."""
@@ -99,7 +128,7 @@ class Generation:
 
     def receive(self, chunk: ChunkGenerated, now: float) -> None:
         """One more chunk."""
-        self.is_accepted = True
+        self.accept()
         for piece in self._order.push(chunk):
             self._take(piece, now)
         self._gap_at = (self._gap_at or now + GAP) if self._order.has_gap else None
@@ -108,7 +137,8 @@ class Generation:
         """The log says that it is over. Its last chunk may still be on the way, unless no runner sent one."""
         if self.is_over:
             return
-        self.is_accepted = self.ended_elsewhere = True
+        self.ended_elsewhere = True
+        self.accept()
         if event.finish_reason in ("error", "cancelled"):
             code = event.code or ("cancelled" if event.finish_reason == "cancelled" else "internal_error")
             self.end(code, event.error or f"the generation ended: {event.finish_reason}")
@@ -121,6 +151,7 @@ class Generation:
             finish_reason = "cancelled" if code == "cancelled" else "error"
             self._add(EndPiece(finish_reason=finish_reason, usage=Usage(), timings=Timings(), code=code, error=reason))
             self.is_over = True
+            self._answered.set()
 
     def tick(self, now: float) -> bool:
         """Let time pass. Whether chunks are missing that have to be read from the stream."""
@@ -147,7 +178,8 @@ class Generation:
         match piece:
             case TextPiece() | ReasoningPiece() | ToolCallPiece():
                 self._note_at = now + NOTE_EVERY
-                self._pace.mark(now)
+                if self._pace is not None:
+                    self._pace.mark(now)
                 self._add(piece)
             case PrefillPiece():
                 self._prefill = f"prefill {piece.done}/{piece.total}"
@@ -162,7 +194,7 @@ class Generation:
         self._arrived.set()
 
     def _check_deadlines(self, now: float) -> None:
-        if not self.is_accepted and self._asked_at is not None and now - self._asked_at > ANSWER:
+        if not self._is_accepted and self._asked_at is not None and now - self._asked_at > ANSWER:
             self.end("no_master", f"no master has answered within {ANSWER:.0f} s")
         elif now - self._opened_at > LONGEST:
             self.end("timeout", f"the generation took longer than {LONGEST:.0f} s")

@@ -1,40 +1,40 @@
-"""All open generations of this API process: started, fed, watched, and cancelled when nobody reads them any more."""
+"""All generations that this API process reads: started or reopened, watched, cancelled when nobody reads them."""
 
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
 from exo.api.generation import Generation
 from exo.api.loading import Loading
 from exo.api.metrics.meters import Meters
+from exo.api.metrics.pace import Pace
+from exo.api.open_generations import OpenGenerations, settle
 from exo.api.progress import waiting_for
-from exo.bus.chunks import read_chunks, subscribe_chunks
+from exo.bus.chunks import Unfollow, follow_chunks, read_chunks, subscribe_chunks
 from exo.bus.client import Bus, new_id
 from exo.bus.inbox import send_command
 from exo.bus.replica import Replica
 from exo.bus.requests import put_request
-from exo.domain.ids import ApiId, MessageId, ModelId, TaskId
-from exo.domain.messages.chunks import ChunkGenerated
+from exo.domain.ids import ApiId, ModelId, TaskId
 from exo.domain.messages.commands import CancelGeneration, StartGeneration
-from exo.domain.messages.events import CommandRejected, GenerationFinished, GenerationQueued, Recorded
 from exo.domain.messages.requests import CHARACTERS_PER_TOKEN, GenerationRequest
 from exo.domain.state import State
-from exo.errors import ExoError, Retryable
+from exo.errors import ExoError, Rejected, Retryable
 
 logger = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between two looks at all open generations."""
-REJECTIONS_KEPT = 256
-"""Refusals remembered, because one may be seen before the id of its command is known here."""
 AHEAD_MOST = 64 * 1024
 """Characters of a prompt that is sent ahead of its command without waiting until it is stored."""
 LOGGED_MOST = 256 * 1024
 """Characters of a prompt that go into the log where prompts are logged: a message of NATS holds 8 MB."""
 LAST_WORDS = 0.7
 """Seconds at the process' end to have open generations cancelled."""
+STATE_LATE = 1.0
+"""Seconds that this process' State may be behind what another process answered to a client."""
+GONE = "what this generation gave is gone: it is kept for an hour. Ask anew"
 
 Receive = Callable[[], Awaitable[Mapping[str, object]]]
 """ASGI's, as far as it matters here."""
@@ -43,52 +43,62 @@ Receive = Callable[[], Awaitable[Mapping[str, object]]]
 class Generations:
     """The open generations, by their ids. One subscription, one listener and one clock serve all of them."""
 
-    def __init__(self, bus: Bus, api_id: ApiId, log_prompts: bool, loading: Loading, meters: Meters) -> None:
+    def __init__(
+        self, bus: Bus, api_id: ApiId, replica: Replica, log_prompts: bool, loading: Loading, meters: Meters
+    ) -> None:
         self._bus = bus
+        self._replica = replica
         self._api_id = api_id
         self._log_prompts = log_prompts
         self._loading = loading
         self._meters = meters
-        self._open: dict[TaskId, Generation] = {}
-        self._commands: dict[MessageId, Generation] = {}
-        self._rejections: OrderedDict[MessageId, CommandRejected] = OrderedDict()
+        self._open = OpenGenerations()
+        self._unfollow: dict[Generation, Unfollow] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._cancels: set[asyncio.Task[None]] = set()
-        self._fetching: set[TaskId] = set()
-        self._state = State()
+        self._fetching: set[Generation] = set()
         self._closing = False
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open.all())
 
-    async def begin(self, replica: Replica) -> None:
+    async def begin(self) -> None:
         """Take chunks and events, for as long as the connection lives."""
-        await subscribe_chunks(self._bus, self._api_id, self._received)
-        self._state = replica.state
-        replica.listen(self._listen)
+        await subscribe_chunks(self._bus, self._api_id, self._open.receive)
+        self._replica.listen(self._open.listen)
 
     async def watch_time(self) -> None:
         """Give the generations their deadlines and signs of life, without end."""
         while True:
             await asyncio.sleep(TICK)
             now = time.monotonic()
-            for generation in list(self._open.values()):
-                if generation.tick(now) and generation.task_id not in self._fetching:
-                    self._fetching.add(generation.task_id)
+            for generation in self._open.all():
+                if generation.tick(now) and generation not in self._fetching:
+                    self._fetching.add(generation)
                     self._spawn(self._fetch(generation))
 
-    def open(self, model_id: ModelId) -> Generation:
+    def open(self, model_id: ModelId, *, in_background: bool = False) -> Generation:
         """A new generation, not started yet. Whoever opens it calls `leave` in the end. Raises Retryable at the end."""
-        if self._closing:
-            raise Retryable("this API process is shutting down")
-        task_id = TaskId(new_id())
+        pace = self._meters.pace(model_id, time.monotonic())
+        generation = self._new(TaskId(new_id()), model_id, in_background, pace)
+        self._add(generation)
+        return generation
 
-        def describe() -> str:
-            return waiting_for(self._state, model_id, task_id, self._loading)
+    async def reopen(self, task_id: TaskId, model_id: ModelId, *, in_background: bool) -> Generation:
+        """A generation that was started before, by any API process, from its first chunk on.
 
-        now = time.monotonic()
-        generation = Generation(task_id, model_id, now, describe, self._meters.pace(model_id, now))
-        self._open[task_id] = generation
+        Whoever reopens it calls `leave` in the end. Raises Rejected where its chunks are gone, and Retryable.
+        """
+        generation = self._new(task_id, model_id, in_background)
+        generation.asked(time.monotonic())
+        generation.accept()
+        unfollow = await follow_chunks(self._bus, task_id, lambda chunk: generation.receive(chunk, time.monotonic()))
+        try:
+            await self._catch_up(generation)
+        except BaseException:
+            await unfollow()
+            raise
+        self._unfollow[generation] = unfollow
         return generation
 
     async def start(self, generation: Generation, request: GenerationRequest) -> None:
@@ -107,11 +117,7 @@ class Generations:
             return
         generation.asked(time.monotonic())
         command_id, _ = await asyncio.gather(send_command(self._bus, self._api_id, command), storing)
-        if rejection := self._rejections.pop(command_id, None):
-            self._reject(generation, rejection)
-        elif generation.task_id in self._open:
-            generation.command_id = command_id
-            self._commands[command_id] = generation
+        self._open.sent(generation, command_id)
 
     def _command(self, generation: Generation, request: GenerationRequest, characters: int) -> StartGeneration:
         return StartGeneration(
@@ -124,12 +130,14 @@ class Generations:
         )
 
     def leave(self, generation: Generation, reason: str) -> None:
-        """Nobody reads it any more: have it stopped, unless it is over. May be called twice."""
-        if self._open.pop(generation.task_id, None) is None:
+        """One reads it no more: have it stopped, unless it is over, in the background, or read by others. May be called
+        twice."""
+        if not self._open.remove(generation):
             return
-        if generation.command_id is not None:
-            self._commands.pop(generation.command_id, None)
-        if generation.is_asked and not generation.ended_elsewhere:
+        if unfollow := self._unfollow.pop(generation, None):
+            self._spawn(unfollow())
+        goes_on = generation.in_background or self._open.is_read(generation.task_id)
+        if generation.is_asked and not generation.ended_elsewhere and not goes_on:
             self._spawn(self._cancel(generation.task_id, reason), self._cancels)
         generation.end("cancelled", reason)
 
@@ -138,11 +146,15 @@ class Generations:
         self._spawn(self._watch_client(generations, receive))
 
     async def close(self) -> None:
-        """End all open generations, here and in the cluster, within LAST_WORDS."""
+        """End all open generations, here and in the cluster, within LAST_WORDS.
+
+        Those in the background go on: their streams just break off, and can be read on elsewhere.
+        """
         self._closing = True
-        for generation in list(self._open.values()):
-            generation.end("shutting_down", "this API process is shutting down")
-            self.leave(generation, "the API process that asked is shutting down")
+        for generation in self._open.all():
+            if not generation.in_background:
+                generation.end("shutting_down", "this API process is shutting down")
+                self.leave(generation, "the API process that asked is shutting down")
         if self._cancels and self._bus.is_connected:
             await asyncio.wait(self._cancels, timeout=LAST_WORDS)
         tasks = self._tasks | self._cancels
@@ -150,62 +162,38 @@ class Generations:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _received(self, chunk: ChunkGenerated) -> None:
-        generation = self._open.get(chunk.task_id)
-        if generation is not None:
+    def _new(self, task_id: TaskId, model_id: ModelId, in_background: bool, pace: Pace | None = None) -> Generation:
+        def describe() -> str:
+            return waiting_for(self._replica.state, model_id, task_id, self._loading)
+
+        return Generation(task_id, model_id, time.monotonic(), describe, pace, in_background=in_background)
+
+    def _add(self, generation: Generation) -> None:
+        if self._closing:
+            raise Retryable("this API process is shutting down")
+        self._open.add(generation)
+
+    async def _catch_up(self, generation: Generation) -> None:
+        """Bring a generation that was started before to where it is now."""
+        for chunk in await read_chunks(self._bus, generation.task_id, 0):
             generation.receive(chunk, time.monotonic())
-
-    def _listen(self, state: State, recorded: Recorded | None) -> None:
-        self._state = state
-        if recorded is None:
-            self._resync(state)
-            return
-        match recorded.entry.event:
-            case GenerationQueued() as event:
-                if generation := self._open.get(event.task_id):
-                    generation.is_accepted = True
-            case GenerationFinished() as event:
-                if generation := self._open.get(event.task_id):
-                    generation.finished(event, time.monotonic())
-            case CommandRejected() as event if recorded.entry.cause_id is not None:
-                self._rejected(recorded.entry.cause_id, event)
-            case _:
-                pass
-
-    def _resync(self, state: State) -> None:
-        """State came anew, and events may have been missed: what has ended meanwhile is told apart by State alone."""
-        ended = {one.task_id: one for one in state.ended}
-        for task_id, generation in self._open.items():
-            if task_id in state.generations:
-                generation.is_accepted = True
-            elif one := ended.get(task_id):
-                event = GenerationFinished(task_id=task_id, finish_reason=one.finish_reason, error=one.error)
-                generation.finished(event, time.monotonic())
-            elif generation.is_accepted:
-                # One that State no longer knows has ended somehow: the stream of chunks may still tell how.
-                event = GenerationFinished(task_id=task_id, finish_reason="stop")
-                generation.finished(event, time.monotonic())
-
-    def _rejected(self, command_id: MessageId, event: CommandRejected) -> None:
-        if generation := self._commands.get(command_id):
-            self._reject(generation, event)
-        elif event.command == "StartGeneration":
-            self._rejections[command_id] = event
-            while len(self._rejections) > REJECTIONS_KEPT:
-                self._rejections.popitem(last=False)
-
-    def _reject(self, generation: Generation, event: CommandRejected) -> None:
-        generation.ended_elsewhere = True
-        generation.end(event.code, event.reason)
+        if generation.next_index == 0:
+            task_id = generation.task_id
+            # Where another process has just asked for it, State may be a moment behind.
+            if not await self._replica.wait_for(lambda state: _is_readable(state, task_id), STATE_LATE):
+                raise Rejected(GONE, code="generation_expired")
+        # From here on events reach it: a failure, any sooner, would have ended it before its chunks.
+        self._add(generation)
+        settle(generation, self._replica.state)
 
     async def _fetch(self, generation: Generation) -> None:
         try:
-            chunks = await read_chunks(self._bus, self._api_id, generation.task_id, generation.next_index)
+            chunks = await read_chunks(self._bus, generation.task_id, generation.next_index)
             generation.fetched(chunks, time.monotonic())
         except Retryable as error:
             logger.debug("reading what is missing of %s: %s", generation.task_id, error)
         finally:
-            self._fetching.discard(generation.task_id)
+            self._fetching.discard(generation)
 
     async def _watch_client(self, generations: Sequence[Generation], receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -229,6 +217,12 @@ class Generations:
 def _prompt_text(request: GenerationRequest) -> str:
     """What a model is to continue, as JSON."""
     return request.model_dump_json(include={"messages" if request.prompt is None else "prompt"})
+
+
+def _is_readable(state: State, task_id: TaskId) -> bool:
+    """Whether a generation without chunks can be read: its first one is to come, or it failed before that."""
+    failed = (one.task_id for one in state.ended if one.finish_reason in ("error", "cancelled"))
+    return task_id in state.generations or task_id in failed
 
 
 def _seen(storing: "asyncio.Future[None]") -> None:

@@ -60,10 +60,10 @@ async def _work(settings: Settings, front: Front, server: Server, meters: Meters
         async with following(bus) as replica:
             api_id = ApiId(new_id())
             loading = Loading()
-            generations = Generations(bus, api_id, settings.log_prompts, loading, meters)
+            generations = Generations(bus, api_id, replica, settings.log_prompts, loading, meters)
             api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica), loading, meters)
             try:
-                await generations.begin(replica)
+                await generations.begin()
                 await subscribe_gauges(bus, api.take_gauges)
                 await subscribe_all_beats(bus, lambda beat: loading.take(beat, replica.state))
                 replica.listen(log_progress)

@@ -1,15 +1,19 @@
-"""The stream `CHUNKS`: output on its way to the API process that asked. Never waits for the server."""
+"""The stream `CHUNKS`: output on its way to the API process that asked, kept an hour. Sending never waits."""
 
+import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import aclosing
 
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
 from pydantic import ValidationError
 
 from exo.bus.client import Bus, asking
+from exo.bus.reader import read_batches
 from exo.bus.streams import CHUNKS
 from exo.domain.ids import ApiId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated, Piece
@@ -18,6 +22,10 @@ logger = logging.getLogger(__name__)
 
 ENDED_KEPT = 64
 """Ended generations whose chunks are sent again after a reconnect: the server may have died with them."""
+READING = 10.0
+"""Seconds for what the stream holds of one generation."""
+
+Unfollow = Callable[[], Coroutine[object, object, None]]
 
 
 class ChunkPublisher:
@@ -63,32 +71,61 @@ class ChunkPublisher:
 
 async def subscribe_chunks(bus: Bus, api_id: ApiId, receive: Callable[[ChunkGenerated], None]) -> None:
     """Have `receive` called with each chunk for an API process, for as long as the connection lives."""
+    await _subscribe(bus, bus.subjects.chunks_for(api_id), receive)
 
-    async def received(message: Msg) -> None:
+
+async def follow_chunks(bus: Bus, task_id: TaskId, receive: Callable[[ChunkGenerated], None]) -> Unfollow:
+    """Have `receive` called with each further chunk of one generation, until what this gives is called.
+
+    Raises Retryable where NATS stays away.
+    """
+    with asking("chunks cannot be followed"):
+        subscription = await _subscribe(bus, bus.subjects.chunks_of(task_id), receive)
+
+    async def unfollow() -> None:
         try:
-            receive(ChunkGenerated.model_validate_json(message.data))
-        except ValidationError as error:
-            logger.warning("an unreadable chunk on %s: %s", message.subject, error)
+            await subscription.unsubscribe()
+        except NatsError as error:
+            logger.debug("unsubscribing: %r", error)
+
+    return unfollow
+
+
+async def read_chunks(bus: Bus, task_id: TaskId, first: int) -> list[ChunkGenerated]:
+    """The chunks of a generation that the stream holds, from the index `first` on. Raises Retryable."""
+    subject = bus.subjects.chunks_of(task_id)
+    chunks: list[ChunkGenerated] = []
+    with asking("CHUNKS cannot be read"):
+        try:
+            await bus.js.get_msg(CHUNKS, seq=1, subject=subject, next=True)
+        except NotFoundError:
+            return chunks
+        async with asyncio.timeout(READING), aclosing(read_batches(bus, CHUNKS, subject, 1)) as batches:
+            async for batch in batches:
+                chunks += [chunk for message in batch if (chunk := _chunk_in(message)) is not None]
+                if batch[-1].metadata.num_pending == 0:
+                    break
+    return [chunk for chunk in chunks if chunk.index >= first]
+
+
+async def delete_chunks(bus: Bus, task_id: TaskId) -> None:
+    """Have the stream forget what it holds of a generation. Raises Retryable."""
+    with asking("CHUNKS cannot be changed"):
+        await bus.js.purge_stream(CHUNKS, subject=bus.subjects.chunks_of(task_id))
+
+
+async def _subscribe(bus: Bus, subject: str, receive: Callable[[ChunkGenerated], None]) -> Subscription:
+    async def received(message: Msg) -> None:
+        if (chunk := _chunk_in(message)) is not None:
+            receive(chunk)
 
     callback: Callable[[Msg], Awaitable[None]] = received
-    await bus.client.subscribe(bus.subjects.chunks_for(api_id), cb=callback)
+    return await bus.client.subscribe(subject, cb=callback)
 
 
-async def read_chunks(bus: Bus, api_id: ApiId, task_id: TaskId, first: int) -> list[ChunkGenerated]:
-    """The chunks of a generation that the stream holds, from the index `first` on. Raises Retryable.
-
-    One question a message: it is asked only where the live subscription missed something.
-    """
-    chunks: list[ChunkGenerated] = []
-    sequence = 1
-    with asking("CHUNKS cannot be read"):
-        while True:
-            try:
-                subject = bus.subjects.chunk(api_id, task_id)
-                message = await bus.js.get_msg(CHUNKS, seq=sequence, subject=subject, next=True)
-            except NotFoundError:
-                return chunks
-            chunk = ChunkGenerated.model_validate_json(message.data or b"")
-            if chunk.index >= first:
-                chunks.append(chunk)
-            sequence = (message.seq or sequence) + 1
+def _chunk_in(message: Msg) -> ChunkGenerated | None:
+    try:
+        return ChunkGenerated.model_validate_json(message.data)
+    except ValidationError as error:
+        logger.warning("an unreadable chunk on %s: %s", message.subject, error)
+        return None

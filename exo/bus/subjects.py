@@ -52,6 +52,10 @@ class Subjects:
         """All output for one API process."""
         return f"{self.root}.chunk.{token(api_id)}.*"
 
+    def chunks_of(self, task_id: TaskId) -> str:
+        """The output of a generation, whichever API process asked for it."""
+        return f"{self.root}.chunk.*.{token(task_id)}"
+
     def beat(self, node_id: NodeId, runner_id: RunnerId) -> str:
         """Where a runner shows its worker that it lives."""
         return f"{self.root}.beat.{token(node_id)}.{token(runner_id)}"

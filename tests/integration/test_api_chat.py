@@ -57,7 +57,7 @@ def finish_reasons(client: httpx.Client) -> list[str]:
 @pytest.mark.parametrize("finish", ["stop", "length"])
 def test_a1_a_stream_ends_with_done_whatever_its_reason(client: httpx.Client, finish: str) -> None:
     lines = events(client, **body({"tokens": ["a", "b"], "finish": finish}))
-    assert all(line.startswith(("data: ", ": ")) for line in lines)
+    assert all(line.startswith(("id: ", "data: ", ": ")) for line in lines)
     assert [line for line in lines if line == "data: [DONE]"] == lines[-1:]
 
 

@@ -183,8 +183,8 @@ async def test_chunks_that_were_missed_are_in_the_stream(bus: Bus, other_bus: Bu
     async with asyncio.timeout(10):
         while (await bus.js.stream_info(CHUNKS)).state.messages < 5:
             pass
-    assert texts(await read_chunks(bus, API, TASK, 2)) == [(2, "c"), (3, "d"), (4, "e")]
-    assert await read_chunks(bus, API, TaskId("t2"), 0) == []
+    assert texts(await read_chunks(bus, TASK, 2)) == [(2, "c"), (3, "d"), (4, "e")]
+    assert await read_chunks(bus, TaskId("t2"), 0) == []
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -7,9 +7,11 @@ import pytest
 
 from exo.api.answer import Answer
 from exo.api.choices import Chosen
+from exo.api.event_ids import NoNumbers
 from exo.api.generation import Item, Note
 from exo.api.openai.answer import message_of
 from exo.api.openai.chat_answers import ChunkWriter, completion
+from exo.api.streaming import EventFrames
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Timings, Usage
@@ -29,14 +31,15 @@ def end(reason: FinishReason = "stop", code: str = "", error: str = "") -> EndPi
 
 
 def stream(batches: Sequence[Sequence[Item]], wants_usage: bool = False) -> list[str]:
-    """The stream's events, each with its line breaks taken off."""
+    """The events of a stream without ids, each with its line breaks taken off."""
     return stream_of([[(0, item) for item in batch] for batch in batches], 1, wants_usage)
 
 
 def stream_of(batches: Sequence[Sequence[Chosen]], count: int, wants_usage: bool = False) -> list[str]:
     """As `stream`, of so many choices."""
     writer = ChunkWriter(TaskId("t1"), 1700000000, ModelId("owner/model"), count, wants_usage)
-    text = b"".join(writer.frames(batch) for batch in batches).decode()
+    stream = EventFrames(writer, NoNumbers())
+    text = b"".join(stream.frames(batch) for batch in batches).decode()
     assert text.endswith("\n\n")
     return text.removesuffix("\n\n").split("\n\n")
 

@@ -7,9 +7,11 @@ from pydantic import ValidationError
 
 from exo.api.answer import Answer
 from exo.api.errors import Problem, validation_problem
+from exo.api.event_ids import NoNumbers
 from exo.api.openai.completion_answers import CompletionWriter, completion
 from exo.api.openai.completion_logprobs import CompletionLogprobs
 from exo.api.openai.completion_requests import CompletionRequest
+from exo.api.streaming import EventFrames
 from exo.domain.constraint import Regex
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.logprobs import TokenLogprob, TokenLogprobs
@@ -171,7 +173,7 @@ def test_the_whole_answer_names_each_choice() -> None:
 def test_a_stream_has_text_ends_usage_and_done() -> None:
     writer = CompletionWriter(TaskId("t1"), 5, ModelId("m"), 2, 1, with_logprobs=True, wants_usage=True)
     items = [(1, TextPiece(text="b", logprobs=(told(b"b", -1.0),))), (0, END), (1, END)]
-    *events, done, rest = writer.frames(items).decode().split("\n\n")
+    *events, done, rest = EventFrames(writer, NoNumbers()).frames(items).decode().split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")
     text, first, second, usage = (json.loads(event.removeprefix("data: ")) for event in events)
     assert text["choices"][0]["text"] == "b"

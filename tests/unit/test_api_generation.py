@@ -134,7 +134,7 @@ async def test_a_master_that_does_not_answer_is_not_waited_for() -> None:
 
 async def test_an_accepted_generation_may_take_its_time_but_not_for_ever() -> None:
     generation = opened()
-    generation.is_accepted = True
+    generation.accept()
     generation.tick(LONGEST)
     assert not generation.is_over
     generation.tick(LONGEST + 1)
@@ -143,7 +143,7 @@ async def test_an_accepted_generation_may_take_its_time_but_not_for_ever() -> No
 
 async def test_signs_of_life_come_only_in_silence() -> None:
     generation = opened()
-    generation.is_accepted = True
+    generation.accept()
     assert not generation.tick(NOTE_FIRST - 0.1)
     generation.tick(NOTE_FIRST)
     assert await shown(generation) == ["[waiting for m]"]
@@ -158,7 +158,7 @@ async def test_signs_of_life_come_only_in_silence() -> None:
 
 async def test_signs_of_life_do_not_pile_up_before_a_slow_reader() -> None:
     generation = opened()
-    generation.is_accepted = True
+    generation.accept()
     for second in range(100):
         generation.tick(float(second))
     assert await shown(generation) == ["[waiting for m]"]

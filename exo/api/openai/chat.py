@@ -10,9 +10,11 @@ from exo.api import answering
 from exo.api.bodies import with_body
 from exo.api.context import Api
 from exo.api.models_known import find_model
-from exo.api.openai.chat_answers import ChunkWriter, completion
+from exo.api.openai.chat_answers import ID_PREFIX, ChunkWriter, completion
 from exo.api.openai.choice_requests import each_choice
 from exo.api.openai.requests import ChatCompletionRequest
+from exo.api.resuming import Streamed, stream
+from exo.domain.ids import TaskId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50}
 
@@ -28,12 +30,16 @@ async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Respons
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
     body = ChatCompletionRequest.model_validate_json(await request.body())
     card = find_model(api.state, body.model)
-    created = int(time.time())
-    count = body.n or 1
-    choices = await answering.start(api, card.model_id, each_choice(body.to_domain(), count), request.receive)
+    created, count = int(time.time()), body.n or 1
+    requests = each_choice(body.to_domain(), count)
     if body.stream:
-        writer = ChunkWriter(choices.task_id, created, card.model_id, count, body.wants_usage)
-        return await answering.streamed(api, choices, writer.frames)
+
+        def writer(task_id: TaskId, created: int) -> ChunkWriter:
+            return ChunkWriter(task_id, created, card.model_id, count, body.wants_usage)
+
+        asked = Streamed(card.model_id, requests, ID_PREFIX, writer, created, bool(body.background))
+        return await stream(api, request, asked)
+    choices = await answering.start(api, card.model_id, requests, request.receive)
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, bool(body.logprobs))
     return Response(whole, media_type="application/json")

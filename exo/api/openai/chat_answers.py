@@ -5,12 +5,11 @@ from typing import assert_never
 
 from pydantic_core import to_json
 
-from exo.api import sse
 from exo.api.answer import Answer
-from exo.api.choices import Chosen
-from exo.api.generation import Item, Note
+from exo.api.errors import GenerationFailed
 from exo.api.openai.answer import logprobs_of, message_of, reasoning_of
-from exo.api.openai.choice_stream import ChoiceStream, head, whole_body
+from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head, whole_body
+from exo.api.streaming import Given
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason
@@ -35,7 +34,7 @@ def _whole_choice(index: int, answer: Answer, end: EndPiece, with_logprobs: bool
 
 
 class ChunkWriter:
-    """Turns the items of all choices into the frames of one stream. What is the same in each frame is made once."""
+    """Turns the pieces of all choices into the frames of one stream. What is the same in each frame is made once."""
 
     __slots__ = ("_before", "_role_sent", "_stream")
 
@@ -48,40 +47,44 @@ class ChunkWriter:
         ]
         self._role_sent = [False] * count
 
-    def frames(self, items: Sequence[Chosen]) -> bytes:
-        """The frames for what has come, in one piece; the last choice's end and a failure are the stream's last."""
-        return b"".join([self._frame(index, item) for index, item in items])
+    def opening(self) -> Sequence[bytes]:
+        """Nothing: the role comes with the first piece."""
+        return ()
 
-    def _frame(self, index: int, item: Item) -> bytes:
-        if isinstance(item, TextPiece) and item.logprobs:
-            return self._role(index) + self._delta(index, {"content": item.text}, logprobs=logprobs_of(item.logprobs))
-        if isinstance(item, TextPiece):
-            return self._role(index) + self._before[index] + to_json(item.text) + b'},"finish_reason":null}]}\n\n'
+    def events(self, index: int, item: Given) -> Sequence[bytes]:
+        """The frames for one more piece of a choice; those of the last choice's end are the stream's last."""
+        if isinstance(item, TextPiece) and not item.logprobs:
+            frames = [self._before[index] + to_json(item.text) + b'},"finish_reason":null}]}\n\n']
+        else:
+            frames = self._frames(index, item)
+        if not self._role_sent[index]:
+            self._role_sent[index] = True
+            frames.insert(0, self._delta(index, {"role": "assistant", "content": ""}))
+        return frames
+
+    def failed(self, failed: GenerationFailed) -> bytes:
+        """An error, and the end of the stream."""
+        return failed_stream(failed)
+
+    def _frames(self, index: int, item: Given) -> list[bytes]:
         match item:
-            case Note():
-                return sse.comment(item.text)
+            case TextPiece():
+                return [self._delta(index, {"content": item.text}, logprobs=logprobs_of(item.logprobs))]
             case ReasoningPiece():
-                return self._role(index) + self._delta(index, reasoning_of(item.text))
+                return [self._delta(index, reasoning_of(item.text))]
             case ToolCallPiece():
-                return self._role(index) + self._call(index, item)
+                return self._call(index, item)
             case EndPiece():
-                finish = self._delta(index, {}, item.finish_reason)
-                return self._stream.end(index, item, self._role(index) + finish)
+                return [self._delta(index, {}, item.finish_reason), *self._stream.end(index, item)]
             case _:
                 assert_never(item)
 
-    def _call(self, index: int, call: ToolCallPiece) -> bytes:
+    def _call(self, index: int, call: ToolCallPiece) -> list[bytes]:
         """As OpenAI has it: first what is called, then with what."""
         function = {"name": call.name, "arguments": ""}
         opening = {"index": call.index, "id": call.id, "type": "function", "function": function}
         arguments = {"index": call.index, "function": {"arguments": call.arguments}}
-        return self._delta(index, {"tool_calls": [opening]}) + self._delta(index, {"tool_calls": [arguments]})
-
-    def _role(self, index: int) -> bytes:
-        if self._role_sent[index]:
-            return b""
-        self._role_sent[index] = True
-        return self._delta(index, {"role": "assistant", "content": ""})
+        return [self._delta(index, {"tool_calls": [opening]}), self._delta(index, {"tool_calls": [arguments]})]
 
     def _delta(
         self, index: int, delta: Mapping[str, object], finish_reason: FinishReason | None = None, **more: object

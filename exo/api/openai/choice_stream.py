@@ -7,7 +7,7 @@ from pydantic_core import to_json
 from exo.api import sse
 from exo.api.choices import usage_together
 from exo.api.dialects import openai_error
-from exo.api.errors import Problem, failure
+from exo.api.errors import GenerationFailed, Problem
 from exo.api.openai.answer import usage_of
 from exo.domain.ids import ModelId
 from exo.domain.messages.chunks import EndPiece
@@ -43,16 +43,19 @@ class ChoiceStream:
         """One event."""
         return sse.data(b"%b[%b]}" % (self.head, to_json(choice)))
 
-    def end(self, index: int, end: EndPiece, finish: bytes) -> bytes:
-        """A choice's end: the chunks `finish`, and after the last choice's the usage. A failure ends all of them."""
-        if problem := failure(end):
-            return sse.data(openai_error(Problem(problem.code, problem.reason, problem.param))) + sse.DONE
+    def end(self, index: int, end: EndPiece) -> list[bytes]:
+        """What follows a choice's last chunk: nothing, or after the last choice's the usage and the stream's end."""
         self._usages[index] = end.usage
         usages = [usage for usage in self._usages if usage is not None]
-        return finish + self._last(usages) if len(usages) == len(self._usages) else finish
+        return self._last(usages) if len(usages) == len(self._usages) else []
 
-    def _last(self, usages: Sequence[Usage]) -> bytes:
+    def _last(self, usages: Sequence[Usage]) -> list[bytes]:
         if not self._wants_usage:
-            return sse.DONE
+            return [sse.DONE]
         usage = to_json(usage_of(usage_together(usages, self.per_prompt)))
-        return sse.data(b'%b[],"usage":%b}' % (self.head, usage)) + sse.DONE
+        return [sse.data(b'%b[],"usage":%b}' % (self.head, usage)), sse.DONE]
+
+
+def failed_stream(failed: GenerationFailed) -> bytes:
+    """The end of all choices, where one of them failed."""
+    return sse.data(openai_error(Problem(failed.code, failed.reason, failed.param))) + sse.DONE

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from exo.api import sse
 from exo.api.answer import Answer
-from exo.api.choices import Chosen
-from exo.api.generation import Item, Note
-from exo.api.openai.choice_stream import ChoiceStream, head, whole_body
+from exo.api.errors import GenerationFailed
+from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head, whole_body
 from exo.api.openai.completion_logprobs import CompletionLogprobs
+from exo.api.streaming import Given
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, TextPiece
@@ -35,7 +34,7 @@ def completion(
 
 
 class CompletionWriter:
-    """Turns the items of all choices into the frames of one stream."""
+    """Turns the pieces of all choices into the frames of one stream."""
 
     __slots__ = ("_logprobs", "_stream")
 
@@ -54,22 +53,23 @@ class CompletionWriter:
         self._stream = ChoiceStream(begun, count, per_prompt, wants_usage)
         self._logprobs = [CompletionLogprobs() if with_logprobs else None for _ in range(count)]
 
-    def frames(self, items: Sequence[Chosen]) -> bytes:
-        """The frames for what has come, in one piece; the last choice's end and a failure are the stream's last."""
-        return b"".join([self._frame(index, item) for index, item in items])
+    def opening(self) -> Sequence[bytes]:
+        """Nothing."""
+        return ()
 
-    def _frame(self, index: int, item: Item) -> bytes:
+    def events(self, index: int, item: Given) -> Sequence[bytes]:
+        """The frames for one more piece of a choice; those of the last choice's end are the stream's last."""
         match item:
-            case Note():
-                return sse.comment(item.text)
             case TextPiece():
-                choice = _choice(index, item.text, None, self._logprobs[index], item.logprobs)
-                return self._stream.chunk(choice)
+                return [self._stream.chunk(_choice(index, item.text, None, self._logprobs[index], item.logprobs))]
             case EndPiece():
-                finish = self._stream.chunk(_choice(index, "", item.finish_reason))
-                return self._stream.end(index, item, finish)
+                return [self._stream.chunk(_choice(index, "", item.finish_reason)), *self._stream.end(index, item)]
             case _:  # what follows a prompt as it stands is text alone
-                return b""
+                return ()
+
+    def failed(self, failed: GenerationFailed) -> bytes:
+        """An error, and the end of the stream."""
+        return failed_stream(failed)
 
 
 def _choice(

@@ -10,10 +10,14 @@ from exo.api import answering
 from exo.api.bodies import with_body
 from exo.api.context import Api
 from exo.api.models_known import find_model
-from exo.api.openai.completion_answers import CompletionWriter, completion
+from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, completion
 from exo.api.openai.completion_requests import CompletionRequest
+from exo.api.resuming import Streamed, stream
+from exo.domain.ids import TaskId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "The capital of France is", "max_tokens": 5}
+
+PROMPT_PARAM = "prompt"
 
 
 @post(
@@ -28,12 +32,16 @@ async def completions(request: Request[Any, Any, Any], api: Api) -> Response[byt
     body = CompletionRequest.model_validate_json(await request.body())
     card = find_model(api.state, body.model)
     created, payloads, with_logprobs = int(time.time()), body.to_domain(), body.logprobs is not None
-    choices = await answering.start(api, card.model_id, payloads, request.receive, prompt_param="prompt")
     if body.stream:
-        writer = CompletionWriter(
-            choices.task_id, created, card.model_id, len(payloads), body.count, with_logprobs, body.wants_usage
-        )
-        return await answering.streamed(api, choices, writer.frames)
+
+        def writer(task_id: TaskId, created: int) -> CompletionWriter:
+            return CompletionWriter(
+                task_id, created, card.model_id, len(payloads), body.count, with_logprobs, body.wants_usage
+            )
+
+        asked = Streamed(card.model_id, payloads, ID_PREFIX, writer, created, prompt_param=PROMPT_PARAM)
+        return await stream(api, request, asked)
+    choices = await answering.start(api, card.model_id, payloads, request.receive, PROMPT_PARAM)
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, body.count, with_logprobs)
     return Response(whole, media_type="application/json")

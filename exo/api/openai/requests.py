@@ -36,6 +36,7 @@ class ChatCompletionRequest(FormatFields, ToolFields, SamplingFields, StreamFiel
     model: ModelName
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: Count | None = None
+    background: bool | None = None
     reasoning_effort: ReasoningEffort | None = None
     enable_thinking: bool | None = None
     chat_template_kwargs: ChatTemplateKwargs | None = None
@@ -65,6 +66,15 @@ class ChatCompletionRequest(FormatFields, ToolFields, SamplingFields, StreamFiel
     def _same_limit(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and info.data.get("max_tokens") not in (None, value):
             raise PydanticCustomError("limits_differ", "'max_tokens' is given too, and it is another number")
+        return value
+
+    @field_validator("background")
+    @classmethod
+    def _of_one_choice(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        if value and info.data.get("stream") is not True:
+            raise PydanticCustomError("not_streaming", "this is for streams only, and 'stream' is not true")
+        if value and (info.data.get("n") or 1) > 1:
+            raise PydanticCustomError("several_choices", "this goes with one choice, and 'n' is more")
         return value
 
     @field_validator("top_logprobs")

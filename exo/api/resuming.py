@@ -1,0 +1,80 @@
+"""Streams that a client can come back to: a new one, or the rest of the one that it names."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from litestar import Request
+from litestar.response import Stream
+
+from exo.api import answering
+from exo.api.choices import PROMPT_PARAM, Choices
+from exo.api.context import Api
+from exo.api.event_ids import HEADER, EventId, EventNumbers, NoNumbers, parse_event_id
+from exo.api.generations import GONE
+from exo.api.streaming import EventFrames, EventWriter
+from exo.bus.requests import get_request
+from exo.domain.ids import ModelId, TaskId
+from exo.domain.messages.requests import GenerationRequest
+from exo.errors import Rejected
+
+SEVERAL = "the events of several choices have no ids: they come in no order that could be made again"
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """What a client wants as a stream."""
+
+    model_id: ModelId
+    requests: Sequence[GenerationRequest]
+    """One for each choice."""
+    prefix: str
+    """What the ids of the endpoint's answers begin with."""
+    writer: Callable[[TaskId, int], EventWriter]
+    """Makes the writer of an answer, by its task and when it was asked for, seconds since the epoch."""
+    created: int
+    """Now."""
+    in_background: bool = False
+    """Whether it goes on without its client."""
+    prompt_param: str = PROMPT_PARAM
+    """The parameter that the prompt came from."""
+    beside: Callable[[TaskId], Awaitable[None]] | None = None
+    """What is done with a new one's task while it starts."""
+
+
+async def stream(api: Api, request: Request[Any, Any, Any], asked: Streamed) -> Stream:
+    """The response: the whole stream, or what comes after the event that the client names as `Last-Event-ID`.
+
+    Raises what went wrong before there was anything to send.
+    """
+    if last := request.headers.get(HEADER):
+        seen = parse_event_id(last, asked.prefix)
+        choices = await _reopened(api, asked, seen)
+        api.generations.leave_on_disconnect(choices.generations, request.receive)
+    else:
+        choices = await answering.start(
+            api,
+            asked.model_id,
+            asked.requests,
+            request.receive,
+            asked.prompt_param,
+            in_background=asked.in_background,
+            beside=asked.beside,
+        )
+        seen = EventId(choices.task_id, asked.created, -1)
+    numbers = EventNumbers(asked.prefix, seen) if len(asked.requests) == 1 else NoNumbers()
+    frames = EventFrames(asked.writer(seen.task_id, seen.created), numbers)
+    return await answering.streamed(api, choices, frames.frames)
+
+
+async def _reopened(api: Api, asked: Streamed, seen: EventId) -> Choices:
+    if len(asked.requests) > 1:
+        raise Rejected(SEVERAL, param="Last-Event-ID")
+    stored = await get_request(api.bus, seen.task_id)
+    if stored is None:
+        raise Rejected(GONE, code="generation_expired", param="Last-Event-ID")
+    if stored != asked.requests[0]:
+        reason = "the event is of another request: send the same body again to go on with its answer"
+        raise Rejected(reason, param="Last-Event-ID")
+    generation = await api.generations.reopen(seen.task_id, asked.model_id, in_background=asked.in_background)
+    return Choices([generation], asked.prompt_param)

@@ -1,0 +1,158 @@
+"""Streams that lose their connection, and clients that come back: to the same API process, a new one, or another."""
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from itertools import islice
+
+import httpx
+import pytest
+
+from tests.stack import Stack, wait_until
+
+WORDS = [f"w{number} " for number in range(60)]
+SLOW = {"tokens": WORDS, "pace": 0.05}
+Events = list[tuple[str, str]]
+"""Ids, and what they belong to."""
+
+
+def body(script: object, **fields: object) -> dict[str, object]:
+    message = {"role": "user", "content": json.dumps(script)}
+    return {"model": "exo/scripted", "messages": [message], "stream": True, **fields}
+
+
+def events_of(response: httpx.Response) -> Iterator[tuple[str, str]]:
+    """The events of a stream, as they come."""
+    event_id = ""
+    for line in response.iter_lines():
+        if line.startswith("id: "):
+            event_id = line.removeprefix("id: ")
+        elif line.startswith("data: "):
+            yield event_id, line.removeprefix("data: ")
+            event_id = ""
+
+
+def streamed(url: str, request: dict[str, object], most: int = 10**6, last: str = "") -> Events:
+    """What a client gets that comes with the id `last`, and hangs up after `most` events."""
+    headers = {"last-event-id": last} if last else {}
+    with httpx.stream("POST", f"{url}/v1/chat/completions", json=request, headers=headers, timeout=30) as response:
+        assert response.status_code == 200, response.read()
+        return list(islice(events_of(response), most))
+
+
+def text_of(events: Events) -> str:
+    chunks = [json.loads(data) for _, data in events if data != "[DONE]"]
+    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+
+
+def live(url: str) -> list[str]:
+    return list(httpx.get(f"{url}/state/generations").json())
+
+
+@pytest.fixture(scope="module")
+def other_api(shared_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A second API process of the same cluster."""
+    other = Stack(tmp_path_factory.mktemp("other") / "home", nats_url=shared_stack.nats_url)
+    other.start(["api"])
+    try:
+        other.wait_ready()
+        yield other
+    finally:
+        other.stop()
+
+
+def test_every_event_has_an_id_of_its_own(shared_stack: Stack) -> None:
+    events = streamed(shared_stack.url, body("a b c"))
+    ids = [event_id for event_id, _ in events]
+    assert all(re.fullmatch(r"chatcmpl-[0-9a-f]{32}-[0-9a-f]{8}-\d+", event_id) for event_id in ids)
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_rest_of_an_ended_stream_is_the_same_byte_for_byte(shared_stack: Stack, other_api: Stack) -> None:
+    request = body({"tokens": WORDS})
+    events = streamed(shared_stack.url, request)
+    assert text_of(events) == "".join(WORDS)
+    for seen in (0, 7, len(events) - 2, len(events) - 1):
+        for url in (shared_stack.url, other_api.url):
+            assert streamed(url, request, last=events[seen][0]) == events[seen + 1 :]
+
+
+def test_a_lost_connection_ends_what_was_not_asked_to_go_on(shared_stack: Stack) -> None:
+    request = body(SLOW)
+    begun = streamed(shared_stack.url, request, most=5)
+    wait_until(lambda: not live(shared_stack.url), "the generation to end", 2)
+    rest = streamed(shared_stack.url, request, last=begun[-1][0])
+    assert json.loads(rest[-2][1])["error"]["code"] == "cancelled"
+    assert "".join(WORDS).startswith(text_of(begun + rest[:-2]))
+
+
+def test_a_generation_in_the_background_is_read_on_by_another_process_without_gap_or_double(
+    shared_stack: Stack, other_api: Stack
+) -> None:
+    request = body(SLOW, background=True)
+    events: Events = []
+    urls = [shared_stack.url, other_api.url, shared_stack.url, other_api.url]
+    for url in urls:
+        events += streamed(url, request, most=9, last=events[-1][0] if events else "")
+    events += streamed(other_api.url, request, last=events[-1][0])
+    assert text_of(events) == "".join(WORDS)
+    numbers = [int(event_id.rpartition("-")[2]) for event_id, _ in events]
+    assert numbers == list(range(len(WORDS) + 3))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_stream_goes_on_exactly_after_the_api_was_killed(stack: Stack, number: signal.Signals) -> None:
+    request = body(SLOW, background=True)
+    with httpx.stream("POST", f"{stack.url}/v1/chat/completions", json=request, timeout=30) as response:
+        coming = events_of(response)
+        events = list(islice(coming, 10))
+        stack.end("api", number)
+        with pytest.raises(httpx.TransportError):
+            events.extend(coming)
+    stack.start(["api"])
+    stack.wait_ready()
+    events += streamed(stack.url, request, last=events[-1][0])
+    assert text_of(events) == "".join(WORDS)
+    assert events[-1][1] == "[DONE]"
+
+
+def test_two_read_one_generation_and_it_ends_with_the_last_of_them(shared_stack: Stack) -> None:
+    request = body(SLOW)
+    with httpx.stream("POST", f"{shared_stack.url}/v1/chat/completions", json=request, timeout=30) as first:
+        coming = events_of(first)
+        begun = list(islice(coming, 3))
+        again = streamed(shared_stack.url, request, most=10, last=begun[-1][0])
+        assert len(live(shared_stack.url)) == 1
+    assert text_of(begun + again) == "".join(WORDS[:12])
+    wait_until(lambda: not live(shared_stack.url), "the generation to end", 2)
+
+
+def refusal(url: str, request: dict[str, object], last: str) -> tuple[int, str, str]:
+    response = httpx.post(f"{url}/v1/chat/completions", json=request, headers={"last-event-id": last}, timeout=30)
+    error = response.json()["error"]
+    return response.status_code, error["code"], error["message"]
+
+
+def test_an_id_that_nobody_gave_is_a_404_that_says_so(shared_stack: Stack) -> None:
+    assert refusal(shared_stack.url, body("a"), "17")[:2] == (404, "event_not_found")
+    status, code, message = refusal(shared_stack.url, body("a"), f"chatcmpl-{'0' * 32}-6919c3a2-3")
+    assert (status, code) == (404, "generation_expired")
+    assert "an hour" in message
+
+
+def test_an_id_of_another_request_is_refused(shared_stack: Stack) -> None:
+    last, _ = streamed(shared_stack.url, body("a b"))[0]
+    status, code, message = refusal(shared_stack.url, body("c d"), last)
+    assert (status, code) == (400, "invalid_request")
+    assert "another request" in message
+
+
+def test_chunks_that_the_stream_has_dropped_are_a_404(stack: Stack) -> None:
+    request = body("a b")
+    last, _ = streamed(stack.url, request)[0]
+    stack.kill("nats")
+    stack.kill("worker")
+    stack.start(["nats", "worker"])
+    stack.wait_ready()
+    assert refusal(stack.url, request, last)[:2] == (404, "generation_expired")
