@@ -14,12 +14,12 @@ GivenPiece = TextPiece | ReasoningPiece | ToolCallPiece
 class Answer:
     """What has come so far."""
 
-    pieces: list[GivenPiece] = field(default_factory=list[GivenPiece])
-    """All of it, in order."""
     texts: list[str] = field(default_factory=list[str])
     reasonings: list[str] = field(default_factory=list[str])
     calls: list[ToolCallPiece] = field(default_factory=list[ToolCallPiece])
     logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
+    pieces: list[GivenPiece] = field(default_factory=list[GivenPiece])
+    """All of it, in order."""
 
     def add(self, item: Item) -> None:
         """Take one more piece."""

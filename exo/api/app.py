@@ -9,6 +9,7 @@ from exo.api.cluster import commands, events, health, instances, log, log_check,
 from exo.api.context import Api
 from exo.api.error_responses import respond
 from exo.api.openai import chat, completions, models
+from exo.api.openai.responses import creating, stored
 from exo.api.query_names import refuse_unknown
 
 BODY_MOST = 32 * 2**20
@@ -21,6 +22,11 @@ def create_app(api: Api) -> Litestar:
         route_handlers=[
             chat.chat_completions,
             completions.completions,
+            creating.create_response,
+            stored.show_response,
+            stored.cancel_response,
+            stored.delete_response,
+            stored.list_input_items,
             models.list_models,
             models.show_model,
             health.health,

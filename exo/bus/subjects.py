@@ -44,6 +44,10 @@ class Subjects:
         """Where the payload of a generation lies."""
         return f"{self.root}.request.{token(task_id)}"
 
+    def record(self, task_id: TaskId) -> str:
+        """Where lies beside the payload what its API keeps for later."""
+        return f"{self.request(task_id)}.record"
+
     def chunk(self, api_id: ApiId, task_id: TaskId) -> str:
         """Where the output of a generation goes."""
         return f"{self.root}.chunk.{token(api_id)}.{token(task_id)}"

@@ -5,11 +5,12 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import openai
 import pytest
+from pydantic import BaseModel
 
 from exo.models.catalog import EMBEDDED
 from tests.cluster.chats import Chat
@@ -133,3 +134,33 @@ def test_what_the_model_cannot_do_is_a_400_that_names_the_parameter(
             sdk.chat.completions.create(**asked, stream=stream, extra_body=fields)
         assert (refusal.value.code, refusal.value.param) == (code, param)
     assert "Paris" in (sdk.chat.completions.create(**body(temperature=0)).choices[0].message.content or "")
+
+
+class Capital(BaseModel):
+    """What an answer is parsed into."""
+
+    country: str
+    capital: Literal["Paris", "Rome", "Madrid"]
+
+
+def test_a24_a_response_is_parsed_and_the_conversation_goes_on(node: Stack) -> None:
+    with openai.OpenAI(base_url=f"{node.url}/v1", api_key="none") as client:
+        asked = f"{QUESTION} Answer as JSON."
+        first = client.responses.parse(
+            model=EMBEDDED, input=asked, temperature=0, max_output_tokens=60, text_format=Capital
+        )
+        assert first.output_parsed is not None
+        assert first.output_parsed.capital == "Paris"
+        second = client.responses.create(
+            model=EMBEDDED,
+            input="Say it again.",
+            previous_response_id=first.id,
+            temperature=0,
+            max_output_tokens=20,
+            include=["message.output_text.logprobs"],
+            top_logprobs=2,
+        )
+        assert "Paris" in second.output_text
+        part = second.output[0].content[0]  # pyright: ignore
+        assert "".join(one.token for one in part.logprobs) == second.output_text  # pyright: ignore
+        assert {len(one.top_logprobs) for one in part.logprobs} == {2}  # pyright: ignore

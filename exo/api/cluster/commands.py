@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from exo.api.context import Api
 from exo.api.errors import CommandRefused
 from exo.api.openai.chat_answers import ID_PREFIX
+from exo.api.openai.responses.ids import RESPONSE_PREFIX
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
 from exo.domain.ids import MessageId, TaskId
@@ -40,8 +41,10 @@ async def show_command(command_id: str, api: Api) -> Response[bytes]:
 
 @post("/v1/cancel/{task_id:str}", summary="Stop a generation", tags=["Cluster"])
 async def cancel_generation(task_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
-    """Stop a generation by its task's id, or by the id of its completion."""
-    command = CancelGeneration(task_id=TaskId(task_id.removeprefix(ID_PREFIX)), reason="cancelled over the API")
+    """Stop a generation by its task's id, or by the id of its completion or response."""
+    command = CancelGeneration(
+        task_id=TaskId(task_id.removeprefix(ID_PREFIX).removeprefix(RESPONSE_PREFIX)), reason="cancelled over the API"
+    )
     return await send(api, command, wait)
 
 

@@ -74,7 +74,8 @@ def constrains(value: object) -> bool:
     return value is not None and not (isinstance(value, ResponseFormat) and value.type == "text")
 
 
-def _constraint_of(value: Format, param: str) -> Constraint | None:
+def constraint_of(value: Format, param: str) -> Constraint | None:
+    """What the value of the parameter `param` asks for."""
     match value:
         case None:
             return None
@@ -141,5 +142,5 @@ class FormatFields(Strict):
 
     def constraint(self) -> Constraint | None:
         """What is asked for."""
-        asked = (_constraint_of(getattr(self, name), name) for name in FORMATS)
+        asked = (constraint_of(getattr(self, name), name) for name in FORMATS)
         return next((constraint for constraint in asked if constraint is not None), None)

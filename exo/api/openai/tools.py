@@ -25,6 +25,16 @@ class Function(Strict):
             raise PydanticCustomError("parameters_type", "a tool's parameters must have the type 'object'")
         return value
 
+    def to_domain(self) -> Tool:
+        """The tool for the engine."""
+        parameters = self.parameters or {"type": "object", "properties": {}}
+        return Tool(
+            name=self.name,
+            description=self.description,
+            parameters=to_json(parameters).decode(),
+            strict=self.strict,
+        )
+
 
 class ToolDefinition(Strict):
     """A tool: so far, always a function."""
@@ -34,13 +44,7 @@ class ToolDefinition(Strict):
 
     def to_domain(self) -> Tool:
         """The tool for the engine."""
-        parameters = self.function.parameters or {"type": "object", "properties": {}}
-        return Tool(
-            name=self.function.name,
-            description=self.function.description,
-            parameters=to_json(parameters).decode(),
-            strict=self.function.strict,
-        )
+        return self.function.to_domain()
 
 
 class ChosenFunction(Strict):

@@ -1,0 +1,1 @@
+"""`/v1/responses`: answers as items, kept for an hour."""

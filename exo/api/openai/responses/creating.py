@@ -1,0 +1,77 @@
+"""`POST /v1/responses`."""
+
+import time
+from typing import Any
+
+from litestar import Request, Response, post
+from litestar.response import Stream
+from pydantic_core import to_json
+
+from exo.api import answering
+from exo.api.bodies import with_body
+from exo.api.choices import Choices
+from exo.api.context import Api
+from exo.api.models_known import find_model
+from exo.api.openai.responses.bodies import Progress, ended, response_of
+from exo.api.openai.responses.conversation import messages_before
+from exo.api.openai.responses.events import ResponseWriter
+from exo.api.openai.responses.ids import RESPONSE_PREFIX
+from exo.api.openai.responses.output import Output
+from exo.api.openai.responses.records import ResponseRecord, keep
+from exo.api.openai.responses.requests import ResponseRequest
+from exo.api.resuming import Streamed, stream
+from exo.domain.ids import TaskId
+
+EXAMPLE = {"model": "SmolLM2-135M-Instruct", "input": "Hello!", "max_output_tokens": 50}
+PROMPT_PARAM = "input"
+
+
+@post(
+    "/v1/responses",
+    status_code=200,
+    summary="Answer with a response",
+    tags=["OpenAI"],
+    operation_class=with_body(EXAMPLE),
+)
+async def create_response(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
+    """The answer of a model as items: whole, as a stream, or in the background. See docs/api.md for each parameter."""
+    raw = await request.body()
+    body = ResponseRequest.model_validate_json(raw)
+    card = find_model(api.state, body.model)
+    payload = body.to_domain(await messages_before(api, body.previous_response_id))
+    now = int(time.time())
+
+    def record(task_id: TaskId, created: int = now) -> ResponseRecord:
+        return ResponseRecord(task_id=task_id, created=created, model_id=card.model_id, body=raw.decode())
+
+    async def stored(task_id: TaskId) -> None:
+        if body.is_stored:
+            await keep(api.bus, record(task_id))
+
+    in_background = bool(body.background)
+    if body.stream:
+
+        def writer(task_id: TaskId, created: int) -> ResponseWriter:
+            return ResponseWriter(record(task_id, created))
+
+        asked = Streamed(
+            card.model_id, [payload], RESPONSE_PREFIX, writer, now, in_background, PROMPT_PARAM, beside=stored
+        )
+        return await stream(api, request, asked)
+    choices = await answering.start(
+        api, card.model_id, [payload], request.receive, PROMPT_PARAM, in_background=in_background, beside=stored
+    )
+    if in_background:
+        await answering.accepted(api, choices)
+        progress = Progress("queued")
+    else:
+        progress = await _whole(api, choices)
+    return Response(to_json(response_of(record(choices.task_id), progress)), media_type="application/json")
+
+
+async def _whole(api: Api, choices: Choices) -> Progress:
+    ((answer, end),) = await answering.whole(api, choices)
+    output = Output(choices.task_id)
+    for piece in answer.pieces:
+        output.add(piece)
+    return ended(end, output)
