@@ -34,7 +34,7 @@ LAST_WORDS = 0.7
 """Seconds at the process' end to have open generations cancelled."""
 STATE_LATE = 1.0
 """Seconds that this process' State may be behind what another process answered to a client."""
-GONE = "what this generation gave is gone: it is kept for an hour. Ask anew"
+GONE = "what this generation gave is gone: it is kept for an hour, as long as there is room for it. Ask anew"
 
 Receive = Callable[[], Awaitable[Mapping[str, object]]]
 """ASGI's, as far as it matters here."""
@@ -175,16 +175,19 @@ class Generations:
 
     async def _catch_up(self, generation: Generation) -> None:
         """Bring a generation that was started before to where it is now."""
-        for chunk in await read_chunks(self._bus, generation.task_id, 0):
+        task_id = generation.task_id
+        chunks = await read_chunks(self._bus, task_id, 0)
+        for chunk in chunks:
             generation.receive(chunk, time.monotonic())
-        if generation.next_index == 0:
-            task_id = generation.task_id
-            # Where another process has just asked for it, State may be a moment behind.
-            if not await self._replica.wait_for(lambda state: _is_readable(state, task_id), STATE_LATE):
-                raise Rejected(GONE, code="generation_expired")
+        if generation.next_index == 0 and (chunks or not await self._is_readable(task_id)):
+            raise Rejected(GONE, code="generation_expired")
         # From here on events reach it: a failure, any sooner, would have ended it before its chunks.
         self._add(generation)
         settle(generation, self._replica.state)
+
+    async def _is_readable(self, task_id: TaskId) -> bool:
+        """Whether a generation without chunks is to be read. One that was just asked for may be new to State here."""
+        return await self._replica.wait_for(lambda state: _has_begun(state, task_id), STATE_LATE)
 
     async def _fetch(self, generation: Generation) -> None:
         try:
@@ -219,8 +222,8 @@ def _prompt_text(request: GenerationRequest) -> str:
     return request.model_dump_json(include={"messages" if request.prompt is None else "prompt"})
 
 
-def _is_readable(state: State, task_id: TaskId) -> bool:
-    """Whether a generation without chunks can be read: its first one is to come, or it failed before that."""
+def _has_begun(state: State, task_id: TaskId) -> bool:
+    """Whether the first chunk of a generation is to come, or it failed before that."""
     failed = (one.task_id for one in state.ended if one.finish_reason in ("error", "cancelled"))
     return task_id in state.generations or task_id in failed
 

@@ -9,6 +9,10 @@ from itertools import islice
 import httpx
 import pytest
 
+from exo.api.event_ids import parse_event_id
+from exo.api.openai.chat_answers import ID_PREFIX
+from exo.bus.client import connect
+from exo.bus.streams import CHUNKS
 from tests.stack import Stack, wait_until
 
 WORDS = [f"w{number} " for number in range(60)]
@@ -146,6 +150,17 @@ def test_an_id_of_another_request_is_refused(shared_stack: Stack) -> None:
     status, code, message = refusal(shared_stack.url, body("c d"), last)
     assert (status, code) == (400, "invalid_request")
     assert "another request" in message
+
+
+async def test_an_answer_whose_beginning_the_stream_has_dropped_is_a_404(shared_stack: Stack) -> None:
+    request = body("a b")
+    last, _ = streamed(shared_stack.url, request)[-1]
+    bus = await connect(shared_stack.nats_url, "home", "tester")
+    subject = bus.subjects.chunks_of(parse_event_id(last, ID_PREFIX).task_id)
+    first = await bus.js.get_msg(CHUNKS, seq=1, subject=subject, next=True)
+    await bus.js.delete_msg(CHUNKS, first.seq or 0)
+    await bus.close()
+    assert refusal(shared_stack.url, request, last)[:2] == (404, "generation_expired")
 
 
 def test_chunks_that_the_stream_has_dropped_are_a_404(stack: Stack) -> None:

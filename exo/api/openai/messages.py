@@ -55,6 +55,10 @@ def _nothing_is_empty(arguments: object) -> object:
     return "{}" if arguments == "" else arguments
 
 
+CallArguments = Annotated[Json[dict[str, JsonValue]], BeforeValidator(_nothing_is_empty)]
+"""What a call was made with: a text that holds a JSON object, or nothing."""
+
+
 def _some_text(content: list[ContentPart] | None) -> str:
     """Parts are joined by line breaks."""
     return "\n".join(part.text or "" for part in content or ())
@@ -64,9 +68,7 @@ class CalledFunction(Strict):
     """What an earlier answer called."""
 
     name: Annotated[str, Field(min_length=1)]
-    arguments: Annotated[Json[dict[str, JsonValue]], BeforeValidator(_nothing_is_empty)] = Field(
-        default_factory=dict[str, JsonValue]
-    )
+    arguments: CallArguments = Field(default_factory=dict[str, JsonValue])
 
 
 class MessageCall(Strict):

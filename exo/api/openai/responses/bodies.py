@@ -122,8 +122,6 @@ def _format_of(request: ResponseRequest) -> dict[str, object]:
 
 def _error_code(status: int) -> str:
     """OpenAI's few codes; exo's own is the error's type."""
-    match status:
-        case 429:
-            return "rate_limit_exceeded"
-        case _:
-            return "server_error" if status >= 500 else "invalid_prompt"
+    if status == 429:
+        return "rate_limit_exceeded"
+    return "server_error" if status >= 500 else "invalid_prompt"

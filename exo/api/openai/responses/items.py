@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, assert_never, cast
 
-from pydantic import BeforeValidator, Field, Json, JsonValue
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError, to_json
 
+from exo.api.openai.messages import CallArguments
 from exo.api.openai.responses.contents import Content, ReasoningPart, text_of
 from exo.api.strict import Strict, Unsupported
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
@@ -35,7 +36,7 @@ class FunctionCallItem(Strict):
     type: Literal["function_call"]
     call_id: Annotated[str, Field(min_length=1)]
     name: Annotated[str, Field(min_length=1)]
-    arguments: Json[dict[str, JsonValue]]
+    arguments: CallArguments
     id: str | None = None
     status: Status | None = None
     namespace: Unsupported = None
