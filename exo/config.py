@@ -1,12 +1,13 @@
 """Settings: the only reader of the environment. Read once per process and passed down."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from platformdirs import user_data_path
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exo.domain.ids import is_token
@@ -36,8 +37,22 @@ def _folders(value: object) -> object:
     return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
 
+def _listed(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise ValueError(f"'{origin}' is no origin such as https://chat.example.com or http://localhost:3000")
+    return origins
+
+
 def _model_or_none(name: str) -> str:
     return "" if name.lower() == "none" else name
+
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\\s]+")
 
 
 class Settings(BaseSettings):
@@ -52,8 +67,14 @@ class Settings(BaseSettings):
     nats_url: Annotated[str, AfterValidator(_nats_url)] = "nats://127.0.0.1:4222"
     """`exo nats` listens at this port when the host is this machine."""
     api_host: str = "127.0.0.1"
-    """Address that the API listens at; it asks nobody who they are: keep to trusted networks."""
+    """Address that the API listens at. One that others reach needs a key."""
     api_port: Annotated[int, Field(ge=1, le=65535)] = 52415
+    api_insecure: bool = False
+    """Listen at an address that others reach also without a key."""
+    api_key: SecretStr | None = None
+    """The key that the command line shows to the API."""
+    cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_origins)] = ()
+    """Web pages from these origins may call the API; `*`: from all."""
     default_model: Annotated[str, AfterValidator(_model_or_none)] = "HuggingFaceTB/SmolLM2-135M-Instruct"
     """Placed when the API starts, and used by `exo chat`; `none`: none."""
     engine: Literal["auto", "mlx", "scripted"] = "auto"
@@ -69,6 +90,12 @@ class Settings(BaseSettings):
     log_prompts: bool = False
     """Keep prompts and answers in the event log. Off: they never enter it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @property
+    def api_url(self) -> str:
+        """Where the API is for who is on its machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.api_host, self.api_host)
+        return f"http://[{host}]:{self.api_port}" if ":" in host else f"http://{host}:{self.api_port}"
 
     @property
     def log_file(self) -> Path:

@@ -60,6 +60,8 @@ class Stack:
         self.url = f"http://127.0.0.1:{self.api_port}"
         self.nats_url = self.environment["EXO_NATS_URL"]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.headers: dict[str, str] = {}
+        """Sent with the questions below: a key, where the API needs one."""
 
     def start(self, names: Iterable[str] = PROCESSES) -> None:
         """Start processes; what they say goes to files in the home folder."""
@@ -93,14 +95,14 @@ class Stack:
     def is_ready(self) -> bool:
         """What /ready says."""
         try:
-            return httpx.get(f"{self.url}/ready", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/ready", headers=self.headers, timeout=5).status_code == 200
         except httpx.TransportError:
             return False
 
     def is_up(self) -> bool:
         """Whether the API answers questions about the cluster, with or without a model."""
         try:
-            return httpx.get(f"{self.url}/state", timeout=5).status_code == 200
+            return httpx.get(f"{self.url}/state", headers=self.headers, timeout=5).status_code == 200
         except httpx.TransportError:
             return False
 

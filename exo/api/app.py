@@ -1,10 +1,15 @@
 """The Litestar application: every endpoint, and one handler for whatever goes wrong."""
 
-from litestar import Litestar
+from collections.abc import Sequence
+
+from litestar import Litestar, Router
+from litestar.config.cors import CORSConfig
 from litestar.di import Provide
+from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
 
 from exo import __version__
+from exo.api.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
 from exo.api.cluster import commands, events, health, instances, log, log_check, metrics, previews, state, usage
 from exo.api.context import Api
 from exo.api.error_responses import respond
@@ -14,12 +19,18 @@ from exo.api.query_names import refuse_unknown
 
 BODY_MOST = 32 * 2**20
 """Bytes of a request's body."""
+CORS_EXPOSED = ["x-request-id", "request-id", "retry-after"]
+"""Headers that a web page may read."""
 
 
-def create_app(api: Api) -> Litestar:
-    """The application over what one process has connected to."""
-    return Litestar(
-        route_handlers=[
+def routes() -> list[HTTPRouteHandler]:
+    """Every endpoint, by who may ask it."""
+    return [
+        *with_access(EVERYBODY, health.health),
+        *with_access(PROBES, health.ready),
+        *with_access(ANY_KEY, models.list_models, models.show_model),
+        *with_access(
+            INFERENCE,
             chat.chat_completions,
             completions.completions,
             creating.create_response,
@@ -27,10 +38,10 @@ def create_app(api: Api) -> Litestar:
             stored.cancel_response,
             stored.delete_response,
             stored.list_input_items,
-            models.list_models,
-            models.show_model,
-            health.health,
-            health.ready,
+            commands.cancel_generation,
+        ),
+        *with_access(
+            READ,
             metrics.show_metrics,
             state.show_state,
             state.show_part,
@@ -42,19 +53,35 @@ def create_app(api: Api) -> Litestar:
             log.show_why,
             log.show_stats,
             log_check.verify_log,
-            instances.place_instance,
-            instances.delete_instance,
             instances.show_instance,
             previews.show_previews,
             commands.show_command,
-            commands.cancel_generation,
             usage.show_usage,
-        ],
+        ),
+        *with_access(ADMIN, instances.place_instance, instances.delete_instance),
+    ]
+
+
+def create_app(api: Api) -> Litestar:
+    """The application over what one process has connected to."""
+    return Litestar(
+        route_handlers=routes(),
         dependencies={"api": Provide(lambda: api, sync_to_thread=False)},
+        guards=[api.check_access],
         before_request=refuse_unknown,
         exception_handlers={Exception: respond},
-        openapi_config=OpenAPIConfig(title="exo", version=__version__, path="/schema"),
+        openapi_config=OpenAPIConfig(
+            title="exo",
+            version=__version__,
+            openapi_router=Router("/schema", route_handlers=[], include_in_schema=False, opt={OPTION: ANY_KEY}),
+        ),
+        cors_config=_cors(api.settings.cors_origins),
         request_max_body_size=BODY_MOST,
         logging_config=None,
         debug=False,
     )
+
+
+def _cors(origins: Sequence[str]) -> CORSConfig | None:
+    """Which web pages may call; a browser's question whether they may needs no key."""
+    return CORSConfig(allow_origins=list(origins), expose_headers=CORS_EXPOSED) if origins else None

@@ -3,6 +3,9 @@
 import time
 from dataclasses import dataclass, field
 
+from litestar.handlers import BaseRouteHandler
+
+from exo.api.access import Connection, Keys, access_of, current_key
 from exo.api.feed import Feed
 from exo.api.generations import Generations
 from exo.api.loading import Loading
@@ -32,6 +35,7 @@ class Api:
     feed: Feed
     loading: Loading
     meters: Meters
+    keys: Keys
     readers: Readers = field(default_factory=Readers)
     """Open streams that are no generations."""
     gauges: dict[NodeId, tuple[float, NodeGauges]] = field(default_factory=dict[NodeId, tuple[float, NodeGauges]])
@@ -43,6 +47,13 @@ class Api:
         if not self.replica.is_live:
             raise Retryable("no master has answered yet: start `exo master`, or ask again in a moment")
         return self.replica.state
+
+    async def check_access(self, connection: Connection, handler: BaseRouteHandler) -> None:
+        """Before each request: finds out whose it is. Raises Rejected where it may not go on, and Retryable while
+        nobody can tell."""
+        access = access_of(handler)
+        if access.scopes and (self.replica.is_live or not access.before_state):
+            current_key.set(self.keys.admit(self.state, connection.scope["headers"], access))
 
     def check_room(self) -> None:
         """Raises Rejected where the disk that NATS and the log of the leading master are on is about to be full.

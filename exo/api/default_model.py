@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from exo.api.exposure import has_good_key
 from exo.api.models_known import find_model, known_models
 from exo.bus.client import Bus
 from exo.bus.inbox import send_command
@@ -111,7 +112,8 @@ class DefaultModel:
         while True:
             card = self._card(replica.state)
             if card is not None and _has_ready(replica.state, card) and not await self._reasons():
-                print(ready_block(self._settings, card), flush=True)
+                needs_key = has_good_key(replica.state)
+                print(ready_block(self._settings, card, needs_key=needs_key), flush=True)
                 return
             await asyncio.sleep(READY_PAUSE)
 
@@ -120,13 +122,13 @@ def _has_ready(state: State, card: ModelCard) -> bool:
     return any(is_ready(state, instance) for instance in instances_of(state, card.model_id))
 
 
-def ready_block(settings: Settings, card: ModelCard) -> str:
+def ready_block(settings: Settings, card: ModelCard, *, needs_key: bool) -> str:
     """What to do now, to be copied."""
-    host = "127.0.0.1" if settings.api_host in ("0.0.0.0", "::") else settings.api_host
-    address = f"http://[{host}]:{settings.api_port}" if ":" in host else f"http://{host}:{settings.api_port}"
+    address = settings.api_url
+    key = '-H "authorization: Bearer $EXO_API_KEY" ' if needs_key else ""
     return (
         f"\nexo is ready: {address}/v1 answers as OpenAI does, with {card.model_id}\n\n"
-        f"curl {address}/v1/chat/completions -H 'content-type: application/json' "
+        f"curl {address}/v1/chat/completions -H 'content-type: application/json' {key}"
         f'-d \'{{"model": "{card.short_name}", "temperature": 0, '
         f'"messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}\'\n'
     )

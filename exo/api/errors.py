@@ -27,6 +27,8 @@ STATUSES: Mapping[str, int] = {
     "invalid_response_format": 400,
     "ambiguous_instance": 400,
     "ambiguous_model": 400,
+    "invalid_api_key": 401,
+    "insufficient_scope": 403,
     "not_found": 404,
     "model_not_found": 404,
     "model_damaged": 503,
@@ -39,7 +41,11 @@ STATUSES: Mapping[str, int] = {
     "previous_response_not_found": 400,
     "response_not_completed": 400,
     "command_not_found": 404,
+    "key_not_found": 404,
     "method_not_allowed": 405,
+    "request_timeout": 408,
+    "duplicate_key": 409,
+    "already_revoked": 409,
     "duplicate_task": 409,
     "already_placed": 409,
     "already_cancelling": 409,
@@ -52,6 +58,7 @@ STATUSES: Mapping[str, int] = {
     "request_too_large": 413,
     "unsupported_media_type": 415,
     "queue_full": 429,
+    "headers_too_large": 431,
     "cancelled": 499,
     "internal_error": 500,
     "engine_error": 500,
@@ -67,6 +74,7 @@ STATUSES: Mapping[str, int] = {
     "instance_deleted": 503,
     "no_nodes": 503,
     "no_master": 503,
+    "too_many_connections": 503,
     "unavailable": 503,
     "shutting_down": 503,
     "queue_timeout": 504,
@@ -81,10 +89,17 @@ RETRY_AFTER: Mapping[str, int] = {
     "instance_deleted": 2,
     "no_nodes": 2,
     "no_master": 2,
+    "too_many_connections": 2,
     "unavailable": 2,
     "shutting_down": 2,
 }
 """Seconds after which asking again may help."""
+
+CHALLENGES: Mapping[str, str] = {
+    "invalid_api_key": 'Bearer realm="exo"',
+    "insufficient_scope": 'Bearer realm="exo", error="insufficient_scope"',
+}
+"""What `WWW-Authenticate` says: that a key is needed, or another one (RFC 6750)."""
 
 PARAMS: Mapping[str, str] = {
     "model_not_found": "model",
@@ -157,9 +172,13 @@ class Problem:
 
     @property
     def headers(self) -> dict[str, str]:
-        """`Retry-After`, where asking again may help."""
-        seconds = RETRY_AFTER.get(self.code)
-        return {} if seconds is None else {"retry-after": str(seconds)}
+        """`Retry-After`, where asking again may help; `WWW-Authenticate`, where a key would."""
+        found: dict[str, str] = {}
+        if self.code in RETRY_AFTER:
+            found["retry-after"] = str(RETRY_AFTER[self.code])
+        if self.code in CHALLENGES:
+            found["www-authenticate"] = CHALLENGES[self.code]
+        return found
 
 
 def problem_of(error: Exception) -> Problem | None:

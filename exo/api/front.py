@@ -6,6 +6,7 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from pydantic_core import to_json
 
+from exo.api import body_pace
 from exo.api.dialects import dialect_of
 from exo.api.errors import Problem
 from exo.api.metrics.meters import Meters
@@ -15,8 +16,10 @@ from exo.api.request_ids import name_request
 class Front:
     """The application, once there is one."""
 
-    def __init__(self, waiting_for: str, meters: Meters) -> None:
+    def __init__(self, waiting_for: str, meters: Meters, body_seconds: float = body_pace.SECONDS) -> None:
+        """`waiting_for`: why there is no application yet. `body_seconds`: see `exo.api.body_pace`."""
         self.app: ASGIApp | None = None
+        self._body_seconds = body_seconds
         self._waiting_for = waiting_for
         self._meters = meters
 
@@ -39,7 +42,7 @@ class Front:
                 await self._not_yet(path, request_id)(scope, receive, named)
             return
         try:
-            await self.app(scope, receive, named)
+            await self.app(scope, body_pace.Paced(receive, self._body_seconds), named)
         except asyncio.CancelledError:
             # The web server is ending and gives up those that wait still; a stream that has begun just breaks off.
             if not is_answered:

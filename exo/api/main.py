@@ -5,10 +5,12 @@ import logging
 from contextlib import suppress
 from functools import partial
 
+from exo.api.access import Keys
 from exo.api.app import create_app
 from exo.api.cluster.health import reasons_against
 from exo.api.context import Api
 from exo.api.default_model import DefaultModel
+from exo.api.exposure import is_exposed, refuse_without_key
 from exo.api.feed import Feed
 from exo.api.front import Front
 from exo.api.generations import Generations
@@ -38,7 +40,8 @@ async def run_api(settings: Settings) -> None:
     front = Front(f"NATS at {without_password(settings.nats_url)}", meters)
     server = Server(front)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    working = asyncio.create_task(_work(settings, front, server, meters))
+    needs_key = is_exposed(listener) and not settings.api_insecure
+    working = asyncio.create_task(_work(settings, front, server, meters, needs_key=needs_key))
     try:
         await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
         for task in (working, serving):
@@ -54,14 +57,14 @@ async def run_api(settings: Settings) -> None:
         listener.close()
 
 
-async def _work(settings: Settings, front: Front, server: Server, meters: Meters) -> None:
+async def _work(settings: Settings, front: Front, server: Server, meters: Meters, *, needs_key: bool) -> None:
     bus = await connect(settings.nats_url, settings.cluster, "api")
     try:
         async with following(bus) as replica:
             api_id = ApiId(new_id())
             loading = Loading()
             generations = Generations(bus, api_id, replica, settings.log_prompts, loading, meters)
-            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica), loading, meters)
+            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica), loading, meters, Keys(needs_key))
             try:
                 await generations.begin()
                 await subscribe_gauges(bus, api.take_gauges)
@@ -70,6 +73,8 @@ async def _work(settings: Settings, front: Front, server: Server, meters: Meters
                 replica.listen(Ends(api_id, meters).listen)
                 front.app = create_app(api)
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
+                if needs_key:
+                    await refuse_without_key(replica, settings.api_host)
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(generations.watch_time())
                     tasks.create_task(DefaultModel(settings, bus, api_id, partial(reasons_against, api)).run(replica))

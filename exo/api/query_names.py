@@ -10,7 +10,7 @@ from litestar.params import QueryParameter
 from exo.errors import Rejected
 
 
-def refuse_unknown(request: Request[Any, Any, Any]) -> None:
+async def refuse_unknown(request: Request[Any, Any, Any]) -> None:
     """Before each request. Raises Rejected, naming the parameter and those that there are.
 
     An endpoint without any takes all: nothing can be misspelt, and probes and clients of other servers add their own.

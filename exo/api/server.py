@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 import uvicorn
 
+from exo.api.connection import Connection
 from exo.api.front import Front
 from exo.errors import Fatal
 
@@ -18,9 +19,10 @@ BACKLOG = 2048
 class Server(uvicorn.Server):
     """Uvicorn without its signal handlers: those of the process end it, and NATS with it."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, connection: type[Connection] = Connection) -> None:
         config = uvicorn.Config(
             front,
+            http=connection,
             lifespan="off",
             log_config=None,
             log_level="warning",

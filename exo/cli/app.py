@@ -23,6 +23,7 @@ COMMANDS = MappingProxyType(
         "unload": "exo.cli.place:unload",
         "chat": "exo.cli.chat:chat",
         "models": "exo.cli.models:app",
+        "keys": "exo.cli.keys:app",
         "log": "exo.cli.log.app:app",
         "usage": "exo.cli.usage:usage",
     }

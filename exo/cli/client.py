@@ -1,5 +1,6 @@
 """How the command line talks to a node's API."""
 
+from http import HTTPStatus
 from typing import NoReturn
 
 import httpx
@@ -10,8 +11,9 @@ from exo.errors import ExoError
 
 def api_client(settings: Settings, timeout: float | None = 30.0) -> httpx.Client:
     """A client for this node's API. Requests raise httpx errors; see `unreachable`."""
-    host = "127.0.0.1" if settings.api_host in {"0.0.0.0", "::"} else settings.api_host
-    return httpx.Client(base_url=f"http://{host}:{settings.api_port}", timeout=timeout)
+    key = settings.api_key
+    headers = {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
+    return httpx.Client(base_url=settings.api_url, timeout=timeout, headers=headers)
 
 
 def unreachable(client: httpx.Client, error: httpx.TransportError) -> NoReturn:
@@ -23,6 +25,8 @@ def unreachable(client: httpx.Client, error: httpx.TransportError) -> NoReturn:
 
 def refused(response: httpx.Response) -> NoReturn:
     """Raises ExoError with what the API said."""
+    if response.status_code == HTTPStatus.UNAUTHORIZED:
+        raise ExoError("the API wants a key, and EXO_API_KEY has none that is good: `exo keys create` makes one")
     try:
         message = str(response.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):

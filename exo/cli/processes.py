@@ -1,12 +1,14 @@
 """The four processes of a node, as in the Procfile."""
 
+from typing import Annotated
+
+import typer
+
 from exo.config import load_settings
 
 
 def nats() -> None:
     """Run the NATS server that carries all messages of the cluster."""
-    import typer
-
     from exo.bus.server import run_server
     from exo.log_setup import setup_logging
     from exo.node.identity import node_id
@@ -34,10 +36,14 @@ def worker() -> None:
     run_process(run_worker(settings), settings.log_level)
 
 
-def api() -> None:
+def api(
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen at an address that others reach also without any key.")
+    ] = False,
+) -> None:
     """Run the HTTP API that OpenAI clients talk to."""
     from exo.api.main import run_api
     from exo.process import run_process
 
-    settings = load_settings()
+    settings = load_settings(api_insecure=True) if insecure else load_settings()
     run_process(run_api(settings), settings.log_level)

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from exo.domain import fold_cluster, fold_generations
+from exo.domain import fold_cluster, fold_generations, fold_keys
 from exo.domain.messages.events import Event, Recorded
 from exo.domain.state import State, StateChanges
 from exo.errors import ExoError
@@ -76,5 +76,9 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             | "RunnerStopped"
         ):
             return fold_cluster.runner_moved(state, event, time)
+        case "KeyCreated":
+            return fold_keys.created(state, event, time)
+        case "KeyRevoked":
+            return fold_keys.revoked(state, event, time)
         case _:
             assert_never(event)

@@ -24,6 +24,9 @@ ApiId = NewType("ApiId", str)
 ModelId = NewType("ModelId", str)
 """A model's full name, as in `HuggingFaceTB/SmolLM2-135M-Instruct`. Never part of a subject."""
 
+KeyName = NewType("KeyName", str)
+"""An API key's name: given once, for ever, also after the key is revoked. Never part of a subject."""
+
 TOKEN = re.compile(r"^[A-Za-z0-9_-]+$")
 
 

@@ -7,8 +7,9 @@ from immutables import Map
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from exo.domain.base import Frozen
-from exo.domain.ids import ApiId, InstanceId, ModelId, NodeId, RunnerId, TaskId
+from exo.domain.ids import ApiId, InstanceId, KeyName, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
+from exo.domain.keys import Key
 from exo.domain.limits import FAILURE_REMEMBERED
 from exo.domain.machine_names import machine_names
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
@@ -121,6 +122,8 @@ class State(Frozen):
     """The last ENDED_KEPT, oldest first."""
     failures: PersistentMap[ModelId, Failure] = Field(default_factory=Map[ModelId, Failure])
     """Models whose last instance failed; cleared when one is ready."""
+    keys: PersistentMap[KeyName, Key] = Field(default_factory=Map[KeyName, Key])
+    """All that were ever made: a revoked one keeps its name."""
 
 
 class StateChanges(TypedDict, total=False):
@@ -137,6 +140,7 @@ class StateChanges(TypedDict, total=False):
     generations: Map[TaskId, Generation]
     ended: tuple[EndedGeneration, ...]
     failures: Map[ModelId, Failure]
+    keys: Map[KeyName, Key]
 
 
 def download_key(node_id: NodeId, model_id: ModelId) -> str:

@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 
 from exo.domain.advance import advance
 from exo.domain.fold import fold
-from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
-from exo.domain.messages.commands import CancelGeneration, Command, DeleteInstance, PlaceInstance, StartGeneration
+from exo.domain.ids import ApiId, InstanceId, KeyName, MessageId, ModelId, NodeId, RunnerId, TaskId
+from exo.domain.keys import Scope, digest_of
+from exo.domain.messages.commands import (
+    CancelGeneration,
+    Command,
+    CreateKey,
+    DeleteInstance,
+    PlaceInstance,
+    RevokeKey,
+    StartGeneration,
+)
 from exo.domain.messages.events import Entry, Event, MasterElected, Recorded
 from exo.domain.messages.reports import (
     DownloadSeen,
@@ -47,6 +56,8 @@ T = TypeVar("T")
 Step = tuple[int, int, int]
 GIGABYTE = 10**9
 NODES = tuple(NodeId(f"node-{letter}") for letter in "abc")
+KEYS = tuple(KeyName(name) for name in ("anna", "bert", "cora", "anonymous"))
+SCOPES: tuple[Scope, ...] = ("inference", "read", "admin")
 STATUSES: tuple[RunnerStatus, ...] = (
     Connecting(),
     Joining(port=17200),
@@ -162,6 +173,11 @@ class Cluster:
                 return self._generation_ended(first, second)
             case 21:
                 return self._links_seen(node_id, second)
+            case 22:
+                digest = digest_of(f"secret {second}".encode())
+                return CreateKey(key=_pick(KEYS, first), digest=digest, scopes=(_pick(SCOPES, second), "inference"))
+            case 23:
+                return RevokeKey(key=_pick(KEYS, first))
             case _:
                 return self._runner_seen(kind, first, second)
 
@@ -251,12 +267,12 @@ def _long(seed: int, length: int) -> list[Step]:
     random = Random(seed)
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
     joins += [(21, node, 1) for node in range(random.randrange(4))]
-    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21)), 1]
-    kinds = random.choices(range(22), weights, k=length)
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21)), 1, 1, 1]
+    kinds = random.choices(range(24), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
-_steps = st.tuples(st.integers(0, 21), st.integers(0, 63), st.integers(0, 63))
+_steps = st.tuples(st.integers(0, 23), st.integers(0, 63), st.integers(0, 63))
 histories = st.one_of(st.lists(_steps, max_size=40), st.builds(_long, st.integers(0, 2**32), st.integers(0, 150)))
 
 

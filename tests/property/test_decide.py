@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from exo.domain import limits
 from exo.domain.fold import fold
 from exo.domain.ids import NodeId
-from exo.domain.messages.commands import CancelGeneration, DeleteInstance, PlaceInstance, StartGeneration
+from exo.domain.messages.commands import (
+    CancelGeneration,
+    CreateKey,
+    DeleteInstance,
+    PlaceInstance,
+    RevokeKey,
+    StartGeneration,
+)
 from exo.domain.messages.events import (
     CommandRejected,
     GenerationDispatched,
@@ -26,7 +33,7 @@ from exo.domain.react import react
 from exo.domain.runner_status import Failed
 from exo.domain.state import State, is_ready
 
-COMMANDS = PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration
+COMMANDS = PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration | CreateKey | RevokeKey
 WAITING = {"waiting", "connecting", "joining", "loading", "warming"}
 
 

@@ -9,13 +9,14 @@ from litestar import Response, get, post
 from litestar.params import QueryParameter
 from pydantic_core import to_json
 
+from exo.api.access import may_stop
 from exo.api.context import Api
 from exo.api.errors import CommandRefused
 from exo.api.openai.chat_answers import ID_PREFIX
 from exo.api.openai.responses.ids import RESPONSE_PREFIX
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
-from exo.domain.ids import MessageId, TaskId
+from exo.domain.ids import KeyName, MessageId, TaskId
 from exo.domain.messages.commands import CancelGeneration, Command
 from exo.domain.messages.events import CommandRejected, Recorded
 from exo.domain.state import State
@@ -41,10 +42,13 @@ async def show_command(command_id: str, api: Api) -> Response[bytes]:
 
 @post("/v1/cancel/{task_id:str}", summary="Stop a generation", tags=["Cluster"])
 async def cancel_generation(task_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
-    """Stop a generation by its task's id, or by the id of its completion or response."""
+    """Stop a generation by its task's id, or by the id of its completion or response. Others' need the scope admin."""
     command = CancelGeneration(
         task_id=TaskId(task_id.removeprefix(ID_PREFIX).removeprefix(RESPONSE_PREFIX)), reason="cancelled over the API"
     )
+    generation = api.state.generations.get(command.task_id)
+    if not may_stop(generation and KeyName(generation.key)):
+        raise Rejected("this generation is another key's: stopping it needs the scope admin", code="insufficient_scope")
     return await send(api, command, wait)
 
 

@@ -100,6 +100,8 @@ def _described(name: str, value: Plain, names: Mapping[NodeId, str]) -> str:
             usage, error = cast("Plain", value["usage"]), f": {value['error']}" if value["error"] else ""
             tokens = f"{usage['prompt_tokens']} tokens in, {usage['completion_tokens']} out"
             return f"{value['model_id']} for {value['key']}, {tokens}, {value['finish_reason']}{error}"
+        case "keys":
+            return f"for {' and '.join(cast('list[str]', value['scopes']))}"
         case "downloads":
             return f"{value['model_id']} to {value['node_id']}, {value['status']} {value['reason']}".rstrip()
         case _:

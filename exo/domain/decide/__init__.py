@@ -3,8 +3,16 @@
 from collections.abc import Callable
 from typing import assert_never
 
-from exo.domain.decide import generations, instances, nodes, runners
-from exo.domain.messages.commands import CancelGeneration, Command, DeleteInstance, PlaceInstance, StartGeneration
+from exo.domain.decide import generations, instances, keys, nodes, runners
+from exo.domain.messages.commands import (
+    CancelGeneration,
+    Command,
+    CreateKey,
+    DeleteInstance,
+    PlaceInstance,
+    RevokeKey,
+    StartGeneration,
+)
 from exo.domain.messages.events import CommandRejected, Event
 from exo.domain.messages.reports import (
     DownloadSeen,
@@ -40,7 +48,7 @@ def decide(state: State, message: Command | Report, now: float, new_id: NewId) -
             return runners.status_seen(state, message, now)
         case GenerationEnded():
             return generations.ended(state, message)
-        case PlaceInstance() | DeleteInstance() | StartGeneration() | CancelGeneration():
+        case PlaceInstance() | DeleteInstance() | StartGeneration() | CancelGeneration() | CreateKey() | RevokeKey():
             return _decide_command(state, message, now, new_id)
         case _:
             assert_never(message)
@@ -57,6 +65,10 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId) -
                 return generations.start(state, command, now)
             case CancelGeneration():
                 return generations.cancel(state, command)
+            case CreateKey():
+                return keys.create(state, command)
+            case RevokeKey():
+                return keys.revoke(state, command)
             case _:
                 assert_never(command)
     except Rejected as refusal:

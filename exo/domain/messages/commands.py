@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
-from exo.domain.ids import TOKEN, ApiId, InstanceId, ModelId, NodeId, TaskId
+from exo.domain.ids import TOKEN, ApiId, InstanceId, KeyName, ModelId, NodeId, TaskId
+from exo.domain.keys import Digest, Name, Scopes
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.shard import Backend, EngineName, Sharding
 
@@ -66,4 +67,25 @@ class CancelGeneration(Frozen):
     reason: str
 
 
-Command = Annotated[PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration, Field(discriminator="type")]
+class CreateKey(Frozen):
+    """Let whoever has a secret in. Only its digest travels."""
+
+    type: Literal["CreateKey"] = "CreateKey"
+    version: Literal[1] = 1
+    key: Name
+    digest: Digest
+    scopes: Scopes
+
+
+class RevokeKey(Frozen):
+    """Let nobody in with a key any more, for ever."""
+
+    type: Literal["RevokeKey"] = "RevokeKey"
+    version: Literal[1] = 1
+    key: KeyName
+
+
+Command = Annotated[
+    PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration | CreateKey | RevokeKey,
+    Field(discriminator="type"),
+]

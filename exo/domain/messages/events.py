@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from exo.domain.base import Frozen
-from exo.domain.ids import ApiId, InstanceId, MessageId, ModelId, NodeId, RunnerId, TaskId
+from exo.domain.ids import ApiId, InstanceId, KeyName, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
+from exo.domain.keys import Digest, Scope
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.sampling import FinishReason, Timings, Usage
 
@@ -234,6 +235,24 @@ class GenerationFinished(Frozen):
     output: str | None = None
 
 
+class KeyCreated(Frozen):
+    """A key is good from now on."""
+
+    type: Literal["KeyCreated"] = "KeyCreated"
+    version: Literal[1] = 1
+    key: KeyName
+    digest: Digest
+    scopes: tuple[Scope, ...]
+
+
+class KeyRevoked(Frozen):
+    """A key is good no more, and never again."""
+
+    type: Literal["KeyRevoked"] = "KeyRevoked"
+    version: Literal[1] = 1
+    key: KeyName
+
+
 class CommandRejected(Frozen):
     """A command was refused; its sender can do something about it."""
 
@@ -280,6 +299,8 @@ Event = Annotated[
     | GenerationDispatched
     | CancellationRequested
     | GenerationFinished
+    | KeyCreated
+    | KeyRevoked
     | CommandRejected
     | Compacted,
     Field(discriminator="type"),

@@ -18,6 +18,8 @@ from exo.domain.messages.events import (
     InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
+    KeyCreated,
+    KeyRevoked,
     MasterElected,
     NodeChanged,
     NodeJoined,
@@ -48,6 +50,7 @@ NODE_EVENTS = (NodeJoined, NodeChanged, NodeLinksChanged, NodeLost)
 DOWNLOAD_EVENTS = (DownloadStarted, DownloadFinished, DownloadFailed)
 INSTANCE_EVENTS = (InstancePlaced, InstanceDeleted, InstanceFailed)
 GENERATION_EVENTS = (GenerationQueued, GenerationDispatched, CancellationRequested, GenerationFinished)
+KEY_EVENTS = (KeyCreated, KeyRevoked)
 UPSETS = (RunnerFailed, RunnerStopped, DownloadFailed, NodeLost, NodeJoined, InstanceFailed, InstanceDeleted)
 """What ends other things with it."""
 
@@ -90,6 +93,8 @@ def subject_of(event: Event) -> Entity:
             return Entity("model", event.model_id)
         case MasterElected() | NodeJoined() | NodeChanged() | NodeLinksChanged() | NodeLost():
             return Entity("node", event.node_id)
+        case KeyCreated() | KeyRevoked():
+            return Entity("key", event.key)
         case CommandRejected() | Compacted():
             return Entity("command", event.type)
         case GenerationQueued() | GenerationDispatched() | CancellationRequested() | GenerationFinished():
@@ -127,11 +132,14 @@ def reasons_of(recorded: Recorded, before: Sequence[Recorded], decision: Sequenc
     return sorted({one.position for one in found})
 
 
-_COMMANDS = {"StartGeneration", "PlaceInstance", "DeleteInstance", "CancelGeneration"}
+_KEY_COMMANDS = {"CreateKey", "RevokeKey"}
+_COMMANDS = {"StartGeneration", "PlaceInstance", "DeleteInstance", "CancelGeneration", *_KEY_COMMANDS}
 _BY_FIRST: Mapping[type[Event], str] = {
     GenerationQueued: "StartGeneration",
     InstancePlaced: "PlaceInstance",
     CancellationRequested: "CancelGeneration",
+    KeyCreated: "CreateKey",
+    KeyRevoked: "RevokeKey",
     NodeJoined: "NodeSeen",
     NodeChanged: "NodeSeen",
     NodeLinksChanged: "LinksSeen",
@@ -167,6 +175,8 @@ def _ran(event: Event) -> bool:
 
 
 def _sender(name: str, source: str, hosts: Hosts) -> str:
+    if name in _KEY_COMMANDS:
+        return f"`exo keys` on {host(source, hosts)}"
     if source in hosts:
         return f"the worker on {hosts[source]}"
     if name in _COMMANDS:

@@ -17,6 +17,8 @@ from exo.domain.messages.events import (
     InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
+    KeyCreated,
+    KeyRevoked,
     MasterElected,
     NodeChanged,
     NodeJoined,
@@ -72,6 +74,10 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return f"runner {short(event.runner_id)} stopped as it was told"
         case GenerationQueued() | GenerationDispatched() | CancellationRequested() | GenerationFinished():
             return _generation(event)
+        case KeyCreated():
+            return f"the key {event.key} was made, for {' and '.join(event.scopes)}"
+        case KeyRevoked():
+            return f"the key {event.key} was revoked, for ever"
         case CommandRejected():
             return f"{event.command} was refused, {event.code}: {event.reason}"
         case Compacted():

@@ -29,7 +29,7 @@ from exo.log.explain.story import STEPS_MOST, Story, tell
 from exo.log.reading import LogReader
 
 _Types = tuple[type[object], ...]
-_EXPLAINED = "node, instance, runner, generation, model or command"
+_EXPLAINED = "node, instance, runner, generation, model, key or command"
 _NEIGHBOURS = 20
 """Positions around an event without a cause where the rest of the same round is looked for."""
 
@@ -53,6 +53,8 @@ async def why(reader: LogReader, text: str, upto: int, on_progress: OnProgress =
             await chain.node(entity)
         case "model":
             await chain.model(entity)
+        case "key":
+            await chain.key(entity)
         case "command":
             chain.add(await reader.caused_by(MessageId(entity.id)))
         case _:
@@ -131,6 +133,12 @@ class _Chain:
         """A model: where it was fetched to, where it was put, and what became of that."""
         await self._last_of([entity], (*causes.DOWNLOAD_EVENTS, InstancePlaced), 0, self.upto)
         await self._ends_of_placed()
+
+    async def key(self, entity: Entity) -> None:
+        """A key: when it was made, by whom, and when it was revoked."""
+        own = await self._all(entity, causes.KEY_EVENTS)
+        self.add(own)
+        self.nodes |= {NodeId(one.entry.source) for one in own}
 
     async def story(self, entity: Entity) -> Story:
         """All that was found, told."""
