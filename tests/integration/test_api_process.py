@@ -54,7 +54,7 @@ class Reading(threading.Thread):
         try:
             with httpx.stream("POST", self._url, json=self._body, timeout=60) as response:
                 for line in response.iter_lines():
-                    if line:
+                    if line and not line.startswith("id: "):
                         self.lines.append(line)
         except httpx.TransportError as error:
             self.lines.append(repr(error))
