@@ -4,6 +4,7 @@ import json
 import signal
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -138,6 +139,31 @@ def test_a24_a_stream_goes_on_after_the_api_was_started_again(stack: Stack, numb
         assert text_of(events) == "".join(WORDS)
         assert [event.sequence_number for event in events] == list(range(len(events)))
         assert sdk.responses.retrieve(created.response.id).output_text == "".join(WORDS)
+
+
+def test_another_api_process_shows_follows_and_goes_on_from_a_response(
+    sdk: openai.OpenAI, shared_stack: Stack, tmp_path: Path
+) -> None:
+    other = Stack(tmp_path / "home", nats_url=shared_stack.nats_url)
+    other.start(["api"])
+    try:
+        other.wait_ready()
+        with client_of(other) as elsewhere:
+            created = sdk.responses.create(model=MODEL, input=SLOW, background=True)
+            followed = list(elsewhere.responses.retrieve(created.id, stream=True))
+            assert text_of(followed) == "".join(WORDS)
+            assert elsewhere.responses.retrieve(created.id) == sdk.responses.retrieve(created.id)
+            again = elsewhere.responses.create(model=MODEL, input="so", previous_response_id=created.id)
+            assert again.output_text == "so"
+    finally:
+        other.stop()
+
+
+def test_an_event_stream_of_a_browser_goes_on_by_its_last_event_id(sdk: openai.OpenAI, client: httpx.Client) -> None:
+    path = f"/v1/responses/{sdk.responses.create(model=MODEL, input='a b').id}?stream=true"
+    events = client.get(path).text.split("\n\n")
+    last = events[4].partition("\n")[0].removeprefix("id: ")
+    assert client.get(path, headers={"last-event-id": last}).text.split("\n\n") == events[5:]
 
 
 def test_what_was_asked_is_listed(sdk: openai.OpenAI) -> None:
