@@ -5,11 +5,12 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
 import uvloop
 
 from exo.errors import ExoError, Fatal
+from exo.honcho import honcho_watch
 from exo.log_setup import setup_logging
 
 logger = logging.getLogger(__name__)
@@ -17,10 +18,17 @@ logger = logging.getLogger(__name__)
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 TOLD_AGAIN = 4.0
 """Seconds after which a process that was told to end and did not is told again. Its last words take two."""
+LOOK_PAUSE = 1.0
+"""Seconds between two looks at whether honcho still runs."""
 
 
-async def until_stopped(work: Coroutine[object, object, None]) -> None:
-    """Do `work` until it ends; on SIGINT or SIGTERM cancel it and wait for its end. Raises what it raises."""
+def _never() -> bool:
+    return False
+
+
+async def until_stopped(work: Coroutine[object, object, None], is_left: Callable[[], bool] = _never) -> None:
+    """Do `work` until it ends; on SIGINT or SIGTERM, or once `is_left` says so, cancel it and wait for its end. Raises
+    what it raises."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
 
@@ -34,8 +42,16 @@ async def until_stopped(work: Coroutine[object, object, None]) -> None:
             loop.add_signal_handler(number, logger.info, "ending already")
         tell()
 
+    def look() -> None:
+        if is_left():
+            logger.info("honcho, which started this process, is gone: ending")
+            stop()
+        else:
+            loop.call_later(LOOK_PAUSE, look)
+
     for number in _ENDING:
         loop.add_signal_handler(number, stop)
+    look()
     with contextlib.suppress(asyncio.CancelledError):
         await task
 
@@ -63,10 +79,11 @@ def run_loop(work: Coroutine[object, object, None]) -> None:
 
 
 def run_process(work: Coroutine[object, object, None], log_level: str) -> None:
-    """Run a process' main coroutine until it ends or is told to. A Fatal is one line and its exit code."""
+    """Run a process' main coroutine until it ends, is told to, or is left by the honcho that started it. A Fatal is one
+    line and its exit code."""
     setup_logging(log_level)
     try:
-        run_loop(until_stopped(work))
+        run_loop(until_stopped(work, honcho_watch()))
     except ExoError as error:
         logger.error("%s", error)
         sys.exit(error.exit_code if isinstance(error, Fatal) else 1)

@@ -15,6 +15,7 @@ from exo.bus.address import without_password
 from exo.bus.serving import DISK_LEAST, Serving
 from exo.domain.ids import NodeId
 from exo.errors import Fatal
+from exo.honcho import honcho_watch
 from exo.resources import resource_dir
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def run_server(home: Path, url: str, node_id: NodeId) -> int:
     check_config(binary, config)
     log_file = config.with_name(LOG_NAME)
     logger.info("listening at %s; output goes to %s", without_password(url), log_file)
-    return Serving([str(binary), "--config", str(config)], config.parent, log_file).run()
+    return Serving([str(binary), "--config", str(config)], config.parent, log_file, honcho_watch()).run()
 
 
 def find_binary() -> Path:

@@ -7,9 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
@@ -31,9 +30,11 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 class Serving:
     """One server and its restarts."""
 
-    def __init__(self, command: Sequence[str], store: Path, log_file: Path) -> None:
-        """`store`: the folder of its streams; `log_file`: where it writes what it has to say."""
+    def __init__(self, command: Sequence[str], store: Path, log_file: Path, is_left: Callable[[], bool]) -> None:
+        """`store`: the folder of its streams; `log_file`: where it writes what it has to say; `is_left`: whether what
+        started this process is gone, and wants it to end too."""
         self._command = command
+        self._is_left = is_left
         self._store = store
         self._log = _LogTail(log_file)
         self._told = False
@@ -41,9 +42,9 @@ class Serving:
         self._child = self._started()
 
     def run(self) -> int:
-        """Serve until SIGINT or SIGTERM: 0. Else, where the server ended by itself: its exit code."""
+        """Serve until SIGINT or SIGTERM, or until left: 0. Else, where the server ended by itself: its exit code."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._stop)
+            signal.signal(number, lambda _number, _frame: self._stop())
         while True:
             try:
                 code = self._child.wait(LOOK_PAUSE)
@@ -57,7 +58,7 @@ class Serving:
             logger.warning("nats-server was ended by signal %d; starting it again", -code)
             self._child = self._started()
 
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _stop(self) -> None:
         """Told once, it lets the others say their last words first: all processes of a node are stopped together."""
         if not self._told:
             self._told = True
@@ -69,6 +70,10 @@ class Serving:
     def _look(self) -> None:
         if self._told:
             self._child.kill()  # it has had its time: LOOK_PAUSE for what takes milliseconds
+            return
+        if self._is_left():
+            logger.info("honcho, which started this process, is gone: ending")
+            self._stop()
             return
         if not self._is_full and self._log.says(NO_SPACE):
             self._is_full = True

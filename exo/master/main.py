@@ -26,7 +26,7 @@ from exo.master.history import catch_up, events_page, rows_answer
 from exo.master.leader import Leader
 from exo.master.mending import mended
 from exo.master.reconcile import caught_up, check, reconcile
-from exo.models.lock import locked_if_free
+from exo.models.lock import only_one
 from exo.node.identity import node_id
 from exo.process import end, give_way
 
@@ -44,9 +44,7 @@ GOODBYE_PATIENCE = 0.5
 
 async def run_master(settings: Settings) -> None:
     """Run until the process is told to stop. Raises Fatal where it cannot go on."""
-    with locked_if_free(settings.home / "master.lock") as free:
-        if not free:
-            raise Fatal(f"another master runs with the home {settings.home}: stop it, or set EXO_HOME to another")
+    with only_one(settings.home, "master"):
         store = await LogStore.open(settings.log_file)
         try:
             await _run(settings, store, node_id(settings.home))

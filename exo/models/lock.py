@@ -4,7 +4,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from exo.errors import Fatal
@@ -33,6 +33,19 @@ def locked(file: Path, cancelled: IsCancelled) -> Generator[None]:
 
 
 @contextmanager
+def only_one(home: Path, process: str) -> Generator[None]:
+    """Lets one process of a kind, such as `worker`, run with a home.
+
+    Raises Fatal that names the other where there is one.
+    """
+    file = home / f"{process}.lock"
+    with locked_if_free(file) as free:
+        if not free:
+            raise Fatal(f"another {process}{named(file)} runs with the home {home}: end it, or set EXO_HOME to another")
+        yield
+
+
+@contextmanager
 def locked_if_free(file: Path) -> Generator[bool]:
     """Whether the lock could be had at once; held until the end of the block if so.
 
@@ -49,9 +62,21 @@ def locked_if_free(file: Path) -> Generator[bool]:
         os.close(descriptor)
 
 
+def named(file: Path) -> str:
+    """Which process holds a lock, and how to end it, in brackets; empty where nothing says so."""
+    try:
+        pid = int(file.read_text())
+    except (OSError, ValueError):
+        return ""
+    return f" (`kill {pid}` ends it)"
+
+
 def _taken(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    with suppress(OSError):  # of a full disk; the lock holds without it
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
     return True

@@ -17,7 +17,7 @@ from exo.domain.messages.reports import LinksSeen, NodeLeft, NodeSeen
 from exo.domain.plan import AbandonModel, Action, Local, PrepareModel, StartRunner, StopRunner, plan
 from exo.domain.state import State
 from exo.errors import Fatal, Rejected, Retryable
-from exo.models.lock import locked_if_free
+from exo.models.lock import only_one
 from exo.node.engines import available_engines
 from exo.node.facts import node_facts
 from exo.node.gauges import node_gauges
@@ -43,9 +43,7 @@ GOODBYE_PATIENCE = 0.5
 
 async def run_worker(settings: Settings) -> None:
     """Run until cancelled. Raises Fatal where it cannot go on."""
-    with locked_if_free(settings.home / "worker.lock") as free:
-        if not free:
-            raise Fatal(f"another worker runs with the home {settings.home}: stop it, or set EXO_HOME to another")
+    with only_one(settings.home, "worker"):
         bus = await connect(settings.nats_url, settings.cluster, "worker")
         try:
             async with following(bus) as replica:

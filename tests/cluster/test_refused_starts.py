@@ -26,14 +26,16 @@ def refusal(stack: Stack, process: str) -> str:
     ("process", "words"),
     [
         ("nats", ["port", "is taken", "EXO_NATS_URL"]),
-        ("master", ["another master runs", "EXO_HOME"]),
-        ("worker", ["another worker runs", "EXO_HOME"]),
+        ("master", ["another master", "runs with the home", "EXO_HOME"]),
+        ("worker", ["another worker", "runs with the home", "EXO_HOME"]),
         ("api", ["port", "is taken", "EXO_API_PORT"]),
     ],
 )
 def test_a_second_one_of_a_kind_is_refused(shared_stack: Stack, process: str, words: list[str]) -> None:
     line = refusal(shared_stack, process)
     assert [word for word in words if word not in line] == [], line
+    if "EXO_HOME" in words:
+        assert f"`kill {shared_stack.processes[process].pid}` ends it" in line
 
 
 @pytest.mark.parametrize("process", ["master", "worker", "api"])

@@ -5,9 +5,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from exo.domain.limits import SLOTS
 from tests.cluster.chats import Chat, script
@@ -49,10 +52,11 @@ def connections_of(stack: Stack) -> list[int]:
     return [one.raddr.port for one in api.net_connections("tcp") if one.raddr and one.laddr.port == stack.api_port]
 
 
-def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+@contextmanager
+def under_honcho(tmp_path: Path) -> Generator[tuple[Stack, "subprocess.Popen[bytes]", list[psutil.Process]]]:
+    """A node that is ready, its honcho, and all processes that come of that. None of them is left afterwards."""
     node = Stack(tmp_path / "home")
-    output = tmp_path / "honcho.out"
-    with output.open("wb") as file:
+    with (tmp_path / "honcho.out").open("wb") as file:
         honcho = subprocess.Popen(
             [Path(sys.executable).parent / "honcho", "--env", os.devnull, "start"],
             cwd=ROOT,
@@ -64,22 +68,49 @@ def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     children: list[psutil.Process] = []
     try:
         node.wait_ready()
+        children = psutil.Process(honcho.pid).children(recursive=True)
+        yield node, honcho, children
+    finally:
+        honcho.kill()
+        honcho.wait()
+        for process in [*children, *(child for one in children if alive(one.pid) for child in one.children(True))]:
+            if process.is_running() and alive(process.pid):
+                process.kill()
+
+
+def test_honcho_starts_a_node_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    output = tmp_path / "honcho.out"
+    with under_honcho(tmp_path) as (node, honcho, children):
         wait_until(lambda: "exo is ready" in output.read_text(), "the block that says so", 5)
         assert Chat(node, "hello honcho").wait().text == "hello honcho"
-        children = psutil.Process(honcho.pid).children(recursive=True)
         assert len(children) >= 5, "four processes and a runner"
         honcho.send_signal(signal.SIGINT)
         assert honcho.wait(timeout=5) in (0, 128 + signal.SIGINT)
         assert [process for process in children if alive(process.pid)] == []
-    finally:
-        for process in children:
-            if alive(process.pid):
-                process.kill()
-        honcho.kill()
-        honcho.wait()
     said = output.read_text()
     assert "Traceback" not in said, said
     assert said.count("stopped (rc=0)") == len(PROCESSES), said
+
+
+def close_the_terminal(honcho: "subprocess.Popen[bytes]") -> None:
+    os.killpg(honcho.pid, signal.SIGHUP)
+
+
+def kill(honcho: "subprocess.Popen[bytes]") -> None:
+    honcho.kill()
+
+
+@pytest.mark.parametrize("lose", [close_the_terminal, kill])
+def test_a_node_ends_in_order_when_honcho_is_gone(
+    tmp_path: Path, lose: Callable[["subprocess.Popen[bytes]"], None]
+) -> None:
+    with under_honcho(tmp_path) as (node, honcho, children):
+        lose(honcho)
+        honcho.wait(timeout=5)
+        assert psutil.wait_procs(children, timeout=15)[1] == []
+        node.start_ready()
+        assert_sound(node)
+        node.stop()
 
 
 def test_a_runner_ends_when_its_worker_is_killed(stack: Stack) -> None:

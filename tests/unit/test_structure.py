@@ -17,6 +17,7 @@ FILE_LINES_MOST = 500
 FUNCTION_LINES_MOST = 60
 ENVIRONMENT = {
     "exo/config.py": "the settings",
+    "exo/honcho.py": "honcho tells there that it started a process",
     "exo/runner/tokenizer.py": "quiets a library before it is imported",
     "exo/runner/output/harmony/vocabulary.py": "a package reads from there where its vocabulary is",
     "exo/runner/engines/mlx/blas.py": "BLAS takes its number of threads from there while it is loaded",

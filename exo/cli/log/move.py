@@ -15,7 +15,7 @@ from exo.log.moving import archive_files
 from exo.log.moving.archive import BadArchive, Footer
 from exo.log.moving.exporting import export_log
 from exo.log.moving.importing import import_log
-from exo.models.lock import locked_if_free
+from exo.models.lock import locked_if_free, named
 
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="Its name; compressed if it ends in .zst. `-` is a pipe.")
@@ -65,9 +65,10 @@ def import_file(file: FileArgument, home: HomeOption = None) -> None:
 def no_master(path: Path) -> Generator[None]:
     """Keeps a master from starting with the home of the log at `path`. Raises Rejected where one runs."""
     home = path.parent.parent
-    with locked_if_free(home / "master.lock") as free:
+    file = home / "master.lock"
+    with locked_if_free(file) as free:
         if not free:
-            raise Rejected(f"a master runs with the home {home}: stop the node first")
+            raise Rejected(f"a master{named(file)} runs with the home {home}: stop the node first")
         yield
 
 
