@@ -9,6 +9,7 @@ from llguidance.gbnf_to_lark import any_to_lark
 from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 from exo.errors import Rejected
 from exo.runner.structured.multiples import wrong_multiples, wrong_multiples_of_grammar
+from exo.runner.structured.patterns import ascii_classes
 
 WHITESPACE = r"[\x20\x0A\x0D\x09]{1,40}"
 """Between JSON's tokens: enough to indent. Without a bound, a small model can go on with blanks until its limit."""
@@ -27,7 +28,7 @@ def grammar_of(constraint: Constraint) -> str:
         case JsonSchema():
             return _json(constraint, _schema(constraint), lenient=not constraint.strict)
         case Regex():
-            return LLMatcher.grammar_from_regex(constraint.pattern)
+            return LLMatcher.grammar_from_regex(ascii_classes(constraint.pattern))
         case Choice():
             return LLMatcher.grammar_from_lark("start: " + " | ".join(quoted(text) for text in constraint.choices))
         case Grammar():
