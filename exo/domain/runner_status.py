@@ -5,7 +5,7 @@ One of several ranks is joining between connecting and loading.
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from exo.domain.base import Frozen
 
@@ -57,6 +57,8 @@ class Failed(Frozen):
     reason: str
     permanent: bool = False
     """The same would happen again: a broken model file, not a lost connection."""
+    lost: tuple[NonNegativeInt, ...] = ()
+    """The other ranks that are gone, or of which one is: the reason is theirs."""
 
 
 class Stopped(Frozen):

@@ -31,7 +31,7 @@ from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, TokenOutput
 from exo.runner.engines.threads import ThreadShare
 from exo.runner.loop import RunnerLoop
-from exo.runner.peers import SILENT, PeerWatch, meet, peers, told_peers
+from exo.runner.peers import SILENT, PeerLost, PeerWatch, lost_connection, meet, peers, told_peers
 
 logger = logging.getLogger("exo.runner.main")  # this module runs as __main__
 
@@ -74,7 +74,7 @@ async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
         await serve(bus, spec, thread, progress)
     except Exception as error:
         cause = await _told_apart(error, spec)
-        await _report(bus, spec, Failed(reason=reason_of(cause), permanent=isinstance(cause, Fatal)))
+        await _report(bus, spec, failed(cause))
         raise Fatal(f"the runner of {spec.instance.model_id} failed") from error
     finally:
         beating.cancel()
@@ -190,7 +190,7 @@ async def _told_apart(error: Exception, spec: RunnerSpec) -> Exception:
     saw it says so within a moment, which ends this process too."""
     cause = _cause(error)
     if len(spec.instance.shards) > 1 and isinstance(cause, RuntimeError):
-        cause = Retryable(f"another rank is gone: {cause}")
+        cause = lost_connection(spec, cause)
     if isinstance(cause, Retryable):
         await asyncio.sleep(PEER_FIRST)
         logger.error("the runner of %s failed: %s", spec.instance.model_id, cause)
@@ -204,6 +204,13 @@ def _cause(error: Exception) -> Exception:
     if isinstance(error, ExceptionGroup):
         return _cause(cast("ExceptionGroup[Exception]", error).exceptions[0])
     return error
+
+
+def failed(error: Exception) -> Failed:
+    """What is told of an error that ended a runner."""
+    if isinstance(error, PeerLost):
+        return Failed(reason=error.reason, lost=error.lost)
+    return Failed(reason=reason_of(error), permanent=isinstance(error, Fatal))
 
 
 def reason_of(error: Exception) -> str:

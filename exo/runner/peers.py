@@ -24,6 +24,15 @@ MEETING = 30.0
 """Seconds that the ranks have to connect to each other once each was told where the others are. MLX tries for 15."""
 
 
+class PeerLost(Retryable):
+    """Other ranks are gone, or one of them is."""
+
+    def __init__(self, reason: str, lost: Sequence[Shard]) -> None:
+        super().__init__(", ".join(f"rank {shard.rank} on node {shard.node_id}" for shard in lost) + f": {reason}")
+        self.reason = reason
+        self.lost = tuple(shard.rank for shard in lost)
+
+
 class PeerWatch:
     """Notices peers that are silent: stopped, hung, or on a machine that is gone. (Of a killed process the others'
     connections tell at once.)"""
@@ -51,18 +60,16 @@ class PeerWatch:
             await subscribe_beats(self._bus, node_id, self._receive)
 
     async def run(self) -> None:
-        """Watch without end. Raises Retryable, naming rank and node, when a peer is silent."""
+        """Watch without end. Raises PeerLost when a peer is silent."""
         while True:
             await asyncio.sleep(LOOK_PAUSE)
             self._check(self._clock())
 
-    def silent(self, seconds: float) -> list[str]:
+    def silent(self, seconds: float) -> list[Shard]:
         """Which peers have shown no sign of life for so long."""
         now = self._clock()
         return [
-            _described(shard)
-            for runner_id, (shard, _) in sorted(self._peers.items())
-            if now - self._seen_at[runner_id] > seconds
+            shard for runner_id, (shard, _) in sorted(self._peers.items()) if now - self._seen_at[runner_id] > seconds
         ]
 
     def _receive(self, beat: RunnerBeat) -> None:
@@ -76,7 +83,7 @@ class PeerWatch:
             self._connections = self._bus.connections
             self._seen_at = dict.fromkeys(self._peers, now)
         elif silent := self.silent(self.patience):
-            raise Retryable(f"no sign of life from {', '.join(silent)} for {self.patience:.0f} s")
+            raise PeerLost(f"no sign of life for {self.patience:.0f} s", silent)
 
 
 async def told_peers(bus: Bus, spec: RunnerSpec, after: int) -> ConnectTask:
@@ -103,10 +110,14 @@ async def meet(thread: EngineThread, others: Peers, watch: PeerWatch, patience: 
         async with asyncio.timeout(patience):
             await thread.call(lambda engine: engine.join(others))
     except TimeoutError as error:
-        silent = ", ".join(watch.silent(SILENT))
-        lives = f"no sign of life from {silent}" if silent else f"all live, at {', '.join(others.addresses)}"
-        raise Retryable(f"the ranks did not meet over {others.backend} within {patience:.0f} s: {lives}") from error
+        apart = f"the ranks did not meet over {others.backend} within {patience:.0f} s"
+        if silent := watch.silent(SILENT):
+            raise PeerLost(f"no sign of life, {apart}", silent) from error
+        raise Retryable(f"{apart}: all live, at {', '.join(others.addresses)}") from error
 
 
-def _described(shard: Shard) -> str:
-    return f"rank {shard.rank} on node {shard.node_id}"
+def lost_connection(spec: RunnerSpec, error: Exception) -> PeerLost:
+    """What is said where a connection ended, which does not tell of which peer it was."""
+    others = [shard for shard in spec.instance.shards if shard.rank != spec.shard.rank]
+    to = "to it" if len(others) == 1 else "to one of them"
+    return PeerLost(f"the connection {to} was lost ({error})", others)

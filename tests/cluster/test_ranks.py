@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,20 @@ class Pair:
         """Of the worker process that has the runner of a rank."""
         return self._stack(rank).processes["worker"].pid
 
+    def machine(self, rank: int) -> str:
+        """The name of a rank's machine: both nodes are on one, so that its id belongs to it."""
+        node_id = self.instance()["instance"]["shards"][rank]["node_id"]
+        return f"{socket.gethostname()} ({node_id[:8]})"
+
+    @contextmanager
+    def without_worker(self, rank: int) -> Generator[None]:
+        """Has the worker of a rank hang, then die; another is started afterwards."""
+        stack = self._stack(rank)
+        with hung(self.worker_pid(rank)):
+            yield
+            stack.kill("worker")
+        stack.start(["worker"])
+
     def ask(self, question: str = QUESTION, temperature: float = 0, **more: object) -> Chat:
         """Ask, without randomness unless told otherwise."""
         return Chat(self.first, question, model=EMBEDDED, temperature=temperature, **more)
@@ -133,7 +148,7 @@ def assert_they_fail_within_the_deadline(running: list[Chat]) -> None:
     wait_all(running, 5.5)
     assert [(chat.outcome, chat.code) for chat in running] == [("error", "runner_failed")] * len(running)
     assert running[0].error is not None
-    assert "no sign of life from rank 1 on node" in running[0].error["message"]
+    assert f"the runner failed: rank 1 on {pair.machine(1)}: no sign of life" in running[0].error["message"]
 
 
 def test_it_answers(pair: Pair) -> None:
@@ -204,6 +219,18 @@ def test_a_killed_rank_ends_requests_at_once_and_all_start_again(pair: Pair, ran
     assert [(chat.wait(5).outcome, chat.code) for chat in running] == [("error", "runner_failed")] * 3
     pair.wait_ready()
     assert pair.pid(1 - rank) != survivor
+    assert_well(pair)
+
+
+def test_a_machine_that_is_gone_at_once_is_named_by_the_rank_that_lost_it(pair: Pair) -> None:
+    """Its runner and its worker die together: nobody there tells why."""
+    running = pair.ask(STORY, max_tokens=1000).wait_text(2, 60)
+    name, runner = pair.machine(1), pair.pid(1)
+    with pair.without_worker(1):
+        os.kill(runner, signal.SIGKILL)
+        assert (running.wait(5).code, running.error is not None) == ("runner_failed", True)
+        assert f"rank 1 on {name}: the connection to it was lost" in str(running.error)
+    pair.wait_ready()
     assert_well(pair)
 
 

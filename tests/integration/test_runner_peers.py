@@ -12,12 +12,14 @@ from exo.domain.ids import InstanceId, NodeId, RunnerId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.tasks import ConnectTask
 from exo.domain.runner_spec import RunnerSpec
+from exo.domain.runner_status import Failed
 from exo.errors import Retryable
 from exo.models.scripted import SCRIPTED_CARD
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.ranks import Peers
 from exo.runner.engines.scripted import ScriptedEngine
-from exo.runner.peers import PeerWatch, meet, peers, told_peers
+from exo.runner.main import failed
+from exo.runner.peers import PeerLost, PeerWatch, lost_connection, meet, peers, told_peers
 from tests import builders
 from tests.integration.conftest import Settled, Until
 
@@ -72,11 +74,17 @@ async def test_a_silent_rank_is_named_and_a_later_process_of_it_is_no_sign_of_li
     now = 3.0
     await publish_beat(other_bus, NodeId("node-2"), beat(2, "a later one"))
     await publish_beat(other_bus, NodeId("node-1"), beat(1))
-    await until(lambda: watch.silent(2.0) == ["rank 2 on node node-2"], "the beat of rank 1")
+    await until(lambda: watch.silent(2.0) == [SHARDS[2]], "the beat of rank 1")
     now = 5.0
-    with pytest.raises(Retryable, match=r"^no sign of life from rank 2 on node node-2 for 4 s$"):
+    with pytest.raises(PeerLost, match=r"^rank 2 on node node-2: no sign of life for 4 s$") as lost:
         async with asyncio.timeout(10):
             await watch.run()
+    assert failed(lost.value) == Failed(reason="no sign of life for 4 s", lost=(2,))
+
+
+def test_of_a_lost_connection_all_others_are_suspects() -> None:
+    lost = lost_connection(spec(1), RuntimeError("[ring] end of stream"))
+    assert failed(lost) == Failed(reason="the connection to one of them was lost ([ring] end of stream)", lost=(0, 2))
 
 
 async def test_ranks_that_do_not_meet_are_an_error_with_a_reason(bus: Bus) -> None:

@@ -171,6 +171,12 @@ def test_a_rank_that_fails_takes_the_others_and_what_runs_with_it(cluster: Clust
     assert statuses(cluster, instance) == ["failed", "failed"]
 
 
+def test_a_rank_that_lost_another_is_not_named_for_it(cluster: Cluster) -> None:
+    instance = running(cluster)
+    events = seen(cluster, instance, 0, Failed(reason="the connection to it was lost", lost=(1,)))
+    assert {one.reason for one in of_type(events, RunnerFailed)} == {"rank 1 on host-b: the connection to it was lost"}
+
+
 def test_what_the_other_ranks_say_of_it_afterwards_is_no_news(cluster: Cluster) -> None:
     instance = running(cluster)
     seen(cluster, instance, 1, Failed(reason="killed by SIGKILL"))

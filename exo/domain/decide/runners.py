@@ -72,7 +72,7 @@ def fail_runner(state: State, runner: Runner, failed: Failed, now: float) -> lis
     started again together.
     """
     instance = state.instances[runner.instance_id]
-    reason = _named(state, instance, runner, failed.reason)
+    reason = _named(state, instance, runner, failed)
     ranks = [state.runners[runner_id] for runner_id in instance.runner_ids]
     failures = 1 + max(rank.failures for rank in ranks)
     retry_at = now + limits.backoff(failures)
@@ -92,12 +92,14 @@ def fail_others(
     return [RunnerFailed(runner_id=runner_id, reason=reason, retry_at=retry_at) for runner_id in up]
 
 
-def _named(state: State, instance: Instance, runner: Runner, reason: str) -> str:
-    """Which of several ranks it was."""
+def _named(state: State, instance: Instance, runner: Runner, failed: Failed) -> str:
+    """Which of several ranks it was: those that this one lost, where it lost any."""
     if len(instance.shards) == 1:
-        return reason
-    rank = instance.runner_ids.index(runner.runner_id)
-    return f"rank {rank} on {host_of(state, runner.node_id)}: {reason}"
+        return failed.reason
+    ranks = failed.lost or (instance.runner_ids.index(runner.runner_id),)
+    found = [shard for shard in instance.shards if shard.rank in ranks]
+    who = ", ".join(f"rank {shard.rank} on {host_of(state, shard.node_id)}" for shard in found)
+    return f"{who}: {failed.reason}"
 
 
 def _end_running(state: State, runner: Runner, error: str) -> list[Event]:
