@@ -12,7 +12,10 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Column, Table
 
 from exo.config import Settings, load_settings
+from exo.domain.ids import InstanceId, ModelId, NodeId
+from exo.domain.machine_names import SHORT_ID
 from exo.domain.node import DamagedModel, Holding
+from exo.domain.state import State, instances_of
 
 app = typer.Typer(name="models", add_completion=False, help="List, import and fetch models.", no_args_is_help=True)
 
@@ -54,7 +57,6 @@ def import_model(
     dtype: Annotated[str, typer.Option(help="float32 (right for a CPU), float16 or bfloat16.")] = "float32",
 ) -> None:
     """Turn a GGUF file into a model of this node."""
-    from exo.domain.ids import ModelId
     from exo.errors import Rejected
     from exo.models.gguf.conversion import import_gguf
     from exo.models.names import folder_name
@@ -87,7 +89,10 @@ def pull(name: Annotated[str, typer.Argument(help="Model, by its full id or its 
 
 
 @app.command("remove")
-def remove(name: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")]) -> None:
+def remove(
+    name: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")],
+    force: Annotated[bool, typer.Option("--force", help="Also where it is loaded from there.")] = False,
+) -> None:
     """Delete a model that exo prepared or imported from this node's disk."""
     from exo.errors import Rejected
     from exo.models.names import resolve_id
@@ -100,29 +105,43 @@ def remove(name: Annotated[str, typer.Argument(help="Model, by its full id or it
     model_id = resolve_id(name, [*ready, *(one.model_id for one in damaged)])
     if model_id is None:
         raise Rejected(f"the model '{name}' is not on this node's disk: `exo models list` shows those that are")
+    loaded = _loaded(settings, model_id)
+    if loaded and not force:
+        ways = ", ".join(f"`exo unload {instance_id[:SHORT_ID]}`" for instance_id in loaded)
+        raise Rejected(f"{model_id} is loaded from there: {ways} takes it away first, or use --force")
     store.delete(model_id)
     print(f"{model_id} is gone from the disk")
 
 
 def _reported(settings: Settings) -> tuple[Sequence[Holding], Sequence[DamagedModel]] | None:
     """What this home's node has said of its models, by its own settings; None where no API answers that knows it."""
+    state, own_id = _state(settings)
+    node = state.nodes.get(own_id)
+    return None if node is None else ([holding for _, holding in sorted(node.holdings.items())], node.damaged)
+
+
+def _loaded(settings: Settings, model_id: ModelId) -> list[InstanceId]:
+    """The instances of a model that this home's node has a part of, as far as an API answers."""
+    state, own_id = _state(settings)
+    return [one.instance_id for one in instances_of(state, model_id) if own_id in one.node_ids]
+
+
+def _state(settings: Settings) -> tuple[State, NodeId]:
+    """What the API of this home's node says, and the node's id; an empty State where there is no such answer."""
     import httpx
 
     from exo.cli.client import api_client
-    from exo.domain.state import State
     from exo.node.identity import FILE, node_id
 
     if not (settings.home / FILE).is_file():
-        return None
+        return State(), NodeId("")
     with api_client(settings, timeout=5.0) as client:
         try:
             response = client.get("/state")
         except httpx.TransportError:
-            return None
-    if response.is_error:
-        return None
-    node = State.model_validate_json(response.content).nodes.get(node_id(settings.home))
-    return None if node is None else ([holding for _, holding in sorted(node.holdings.items())], node.damaged)
+            return State(), NodeId("")
+    state = State() if response.is_error else State.model_validate_json(response.content)
+    return state, node_id(settings.home)
 
 
 def _found(settings: Settings) -> tuple[Sequence[Holding], Sequence[DamagedModel]]:

@@ -117,7 +117,7 @@ class Worker:
             seen = await asyncio.to_thread(self._machine)
             if self._is_news(seen):
                 self._reported = seen if await self._send(seen) else self._reported
-            await asyncio.sleep(LOOK_PAUSE)
+            await self._models.moved(LOOK_PAUSE)
 
     async def _report_links(self) -> None:
         """Measure without end, and report when State has others."""

@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 REPORT_PATIENCE = 3600.0
 FOLD_PATIENCE = 30.0
 """Seconds to wait for the master to record what was reported."""
+MOVED_PAUSE = 0.5
+"""Seconds between two looks at whether a model was put there or deleted."""
 PROGRESS_PAUSE = 2.0
 """Seconds between two lines about how far a preparation is."""
 
@@ -48,6 +50,7 @@ class Models:
         self.holdings: tuple[Holding, ...] = ()
         self.damaged: tuple[DamagedModel, ...] = ()
         self._found: tuple[DamagedModel, ...] | None = None
+        self._looked_at = 0
 
     @property
     def ready(self) -> frozenset[ModelId]:
@@ -61,12 +64,27 @@ class Models:
 
     async def look(self) -> None:
         """Look at the disk again."""
+        self._looked_at = self._changed_at()
         if self._scripted:
             self.holdings = (Holding(card=SCRIPTED_CARD, status="ready"),)
         else:
             self.holdings, found = await asyncio.to_thread(self._store.look)
             self.damaged = settled(found, found if self._found is None else self._found, self.damaged)
             self._found = found
+
+    async def moved(self, seconds: float) -> None:
+        """Wait until a model came into exo's own folder or was deleted from it after the last look, but no longer than
+        so many seconds."""
+        deadline = time.monotonic() + seconds
+        while self._changed_at() == self._looked_at and time.monotonic() < deadline:  # noqa: ASYNC110  (a disk's time)
+            await asyncio.sleep(MOVED_PAUSE)
+
+    def _changed_at(self) -> int:
+        """Of the folder itself, nanoseconds; 0 where it is not there."""
+        try:
+            return self._store.models_dir.stat().st_mtime_ns
+        except OSError:
+            return 0
 
     async def folder(self, model_id: ModelId) -> Path:
         """Where a ready model lies. Raises Rejected where it has gone since."""
