@@ -10,32 +10,47 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from exo.config import load_settings
+from exo.domain.instance import Instance
 from exo.domain.shard import Backend, Sharding
 from exo.errors import ExoError
 
 WAIT = 10.0
-"""Seconds for the decision; loading takes longer, and `exo status` shows how far it is."""
+"""Seconds for the decision; loading takes longer."""
 
 
 def place(
     model: Annotated[str, typer.Argument(help="Model, by its full id or its short name.")],
     nodes: Annotated[list[str] | None, typer.Option("--node", help="A node that must be among those chosen.")] = None,
     min_nodes: Annotated[int, typer.Option(min=1, help="Spread it over so many nodes at least.")] = 1,
-    sharding: Annotated[Sharding, typer.Option(help="How it is cut over several.")] = "pipeline",
-    backend: Annotated[Backend, typer.Option(help="How they talk: TCP, or RDMA.")] = "ring",
+    sharding: Annotated[
+        Sharding | None, typer.Option(help="How it is cut over several.  [default: pipeline]", show_default=False)
+    ] = None,
+    backend: Annotated[
+        Backend | None, typer.Option(help="How they talk: TCP, or RDMA.  [default: ring]", show_default=False)
+    ] = None,
     engine: Annotated[Literal["mlx", "vllm"] | None, typer.Option(help="What runs it.")] = None,
     context: Annotated[int | None, typer.Option(min=1, help="Tokens to reserve memory for.")] = None,
     slots: Annotated[int | None, typer.Option(min=1, help="Generations side by side.")] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Only show where it could go, and why not.")] = False,
+    wait: Annotated[bool, typer.Option(help="Until it is ready.")] = True,
 ) -> None:
-    """Load one more instance of a model, on the best nodes for it or on those that are named."""
+    """Load one more instance of a model, on the best nodes for it or on those that are named.
+
+    Shows how far it is, until it is ready or has failed. Ctrl-C leaves it loading.
+    """
+    wanted = _given(model=model, node_ids=nodes, sharding=sharding, backend=backend, engine=engine, context=context)
+    wanted["min_nodes"] = min_nodes
     if preview:
-        _show(_asked("GET", "/instance/previews", params=_given(model=model, context=context)), Console())
+        _show(_asked("GET", "/instance/previews", params=wanted), Console())
         return
-    body = _given(model=model, engine=engine, context=context, slots=slots)
-    body |= {"sharding": sharding, "backend": backend, "min_nodes": min_nodes, "node_ids": nodes or []}
+    body = wanted | _given(slots=slots)
     event = _event("InstancePlaced", _asked("POST", "/place_instance", params={"wait": WAIT}, json=body))
-    print(f"{event['instance']['instance_id']}: {event['reason']}")
+    instance = Instance.model_validate(event["instance"])
+    print(f"{instance.instance_id}: {event['reason']}", flush=True)
+    if wait:
+        from exo.cli.loading import wait_ready
+
+        wait_ready(instance, Console())
 
 
 def unload(

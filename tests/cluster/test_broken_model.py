@@ -63,6 +63,13 @@ def test_the_reason_names_the_file_and_stands_in_state(node: Stack) -> None:
     assert ask(node, WHOLE).status_code == 200
 
 
+def test_placing_it_by_hand_ends_with_the_reason(node: Stack) -> None:
+    placed = node.cli("place", BROKEN)
+    assert placed.returncode == 1
+    assert f"exo: {BROKEN} cannot be loaded: " in placed.stderr
+    assert "model.norm.weight" in placed.stderr
+
+
 def test_a_folder_that_is_damaged_on_the_disk_is_refused_with_the_reason_until_it_is_whole(node: Stack) -> None:
     weights = Path(node.environment["EXO_MODEL_FOLDERS"]) / "tiny--whole" / "model.safetensors"
     whole = weights.read_bytes()

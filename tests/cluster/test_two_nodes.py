@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import httpx
 import pytest
 
 from tests.cluster.chats import Chat, script, words
-from tests.stack import Stack, wait_until
+from tests.stack import EXO, Stack, wait_until
 
 MODEL = "exo/scripted"
 
@@ -99,6 +101,52 @@ def test_the_command_line_shows_where_a_model_could_go(stack: Stack) -> None:
     shown = stack.cli("place", MODEL, "--preview")
     assert shown.returncode == 0, shown.stderr
     assert "pipeline" in shown.stdout
+
+
+def test_previews_are_those_of_what_is_asked_for(stack: Stack) -> None:
+    asked = {"model": MODEL, "min_nodes": 2, "sharding": "tensor"}
+    answer = httpx.get(f"{stack.url}/instance/previews", params=asked).json()
+    ways = {(one["sharding"], one["backend"], one["nodes"]) for one in answer["previews"]}
+    assert ways == {("tensor", "ring", 2), ("tensor", "jaccl", 2)}
+    one_node = {"model": MODEL, "node_ids": sorted(nodes(stack))[1], "backend": "ring"}
+    first = httpx.get(f"{stack.url}/instance/previews", params=one_node).json()["previews"][0]
+    assert [shard["node_id"] for shard in first["shards"]] == [one_node["node_ids"]]
+    shown = stack.cli("place", MODEL, "--preview", "--min-nodes", "2", "--sharding", "tensor")
+    assert "tensor" in shown.stdout
+    assert "pipeline" not in shown.stdout
+
+
+def test_placing_waits_until_the_model_is_ready_and_says_so(stack: Stack) -> None:
+    placed = stack.cli("place", MODEL, "--slots", "1")
+    assert "\nready after" in placed.stdout
+    instance_id = placed.stdout.partition(":")[0]
+    assert httpx.get(f"{stack.url}/instance/{instance_id}").json()["ready"]
+    assert stack.cli("unload", instance_id[:8]).returncode == 0
+
+
+def test_placing_that_is_not_to_wait_says_where_and_no_more(stack: Stack) -> None:
+    placed = stack.cli("place", MODEL, "--slots", "1", "--no-wait")
+    assert len(placed.stdout.splitlines()) == 1
+    assert stack.cli("unload", placed.stdout.partition(":")[0]).returncode == 0
+
+
+def test_ctrl_c_leaves_a_placed_model_loading_and_says_so(workers: tuple[Stack, Stack]) -> None:
+    stack, _ = workers
+    node_id = node_of(stack)
+    stack.signal("worker", signal.SIGSTOP)  # so that nothing loads meanwhile
+    try:
+        command = [sys.executable, "-c", EXO, "place", MODEL, "--node", node_id]
+        with subprocess.Popen(command, env=stack.environment, stdout=subprocess.PIPE, text=True) as placing:
+            assert placing.stdout is not None
+            placed, waiting = placing.stdout.readline(), placing.stdout.readline()
+            assert waiting.endswith(": waiting\n")
+            placing.send_signal(signal.SIGINT)
+            assert placing.stdout.read() == "it goes on loading: `exo status` shows how far it is\n"
+        assert placing.returncode == 128 + signal.SIGINT
+        assert placed.partition(":")[0] in httpx.get(f"{stack.url}/state/instances").json()
+    finally:
+        stack.signal("worker", signal.SIGCONT)
+    assert stack.cli("unload", placed.partition(":")[0]).returncode == 0
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_a_decision_does_not_depend_on_the_order_of_anything(case: Case) -> None
 
 @given(cases())
 def test_a_preview_that_is_offered_can_be_had_by_asking_for_it(case: Case) -> None:
-    for preview in previews(case.state, case.card, context=1):
+    for preview in previews(case.state, PlacementRequest(case.card, context=1)):
         request = PlacementRequest(
             case.card, context=1, sharding=preview.sharding, backend=preview.backend, min_nodes=preview.nodes
         )

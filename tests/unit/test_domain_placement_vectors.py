@@ -149,7 +149,7 @@ def test_previews_offer_what_is_expected(vector: Vector) -> None:
             "sharding": preview.sharding,
             "nodes": preview.nodes,
         }
-        for preview in previews(state_of(vector, card), card, context=1)
+        for preview in previews(state_of(vector, card), PlacementRequest(card, context=1))
         if preview.placement is not None
     ]
     for wanted in vector["expect"]["offered"]:

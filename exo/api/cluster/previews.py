@@ -9,10 +9,12 @@ from pydantic_core import to_json
 
 from exo.api.context import Api
 from exo.api.models_known import find_model
+from exo.api.nodes_known import find_node
 from exo.domain.ids import NodeId
-from exo.domain.limits import CONTEXT_MOST
-from exo.domain.placement.previews import Preview, previews
-from exo.domain.placement.request import Placement
+from exo.domain.limits import CONTEXT_MOST, NODES_MOST
+from exo.domain.placement.previews import BACKENDS, SHARDINGS, Preview, previews
+from exo.domain.placement.request import Placement, PlacementRequest
+from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import names_of
 
 Model = Annotated[str, QueryParameter(name="model", min_length=1, description="Full or short name")]
@@ -22,12 +24,36 @@ Context = Annotated[
 ]
 
 
+MinNodes = Annotated[
+    int, QueryParameter(name="min_nodes", gt=0, le=NODES_MOST, description="Only ways over so many nodes at least")
+]
+NodeIds = Annotated[
+    list[str] | None,
+    QueryParameter(name="node_ids", max_items=NODES_MOST, description="Nodes that must be among those chosen"),
+]
+OfSharding = Annotated[Sharding | None, QueryParameter(name="sharding", description="Only this one")]
+OfBackend = Annotated[Backend | None, QueryParameter(name="backend", description="Only this one")]
+OfEngine = Annotated[EngineName | None, QueryParameter(name="engine", description="Only this one")]
+
+
 @get("/instance/previews", summary="Where a model could go", tags=["Cluster"])
-async def show_previews(model: Model, api: Api, context: Context = None) -> Response[bytes]:
+async def show_previews(
+    model: Model,
+    api: Api,
+    context: Context = None,
+    min_nodes: MinNodes = 1,
+    node_ids: NodeIds = None,
+    sharding: OfSharding = None,
+    backend: OfBackend = None,
+    engine: OfEngine = None,
+) -> Response[bytes]:
     """Sharding x backend x number of nodes, each with its figures. Nothing is placed by it."""
     state = api.state
     card, names = find_model(state, model), names_of(state.nodes.values())
-    found = [_plain(preview, names) for preview in previews(state, card, context)]
+    chosen = tuple(find_node(state, name).node_id for name in node_ids or ())
+    request = PlacementRequest(card, context, engine=engine, min_nodes=min_nodes, node_ids=chosen)
+    ways = previews(state, request, [sharding] if sharding else SHARDINGS, [backend] if backend else BACKENDS)
+    found = [_plain(preview, names) for preview in ways]
     return Response(to_json({"model_id": card.model_id, "previews": found}), media_type="application/json")
 
 

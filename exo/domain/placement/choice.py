@@ -34,7 +34,7 @@ def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NO
         return hopeless
     most = 1 if request.runs_in == "vllm" else len(found.able)
     refusals: list[Refused] = []
-    for size in range(found.nodes_least, most + 1):
+    for size in range(found.request.nodes_least, most + 1):
         placement = place_on(found, size)
         if isinstance(placement, Placement):
             return placement
@@ -68,13 +68,13 @@ def impossible(found: Survey) -> Refused | None:
         return Refused("node_not_found", f"no node {', '.join(unknown)} is in the cluster")
     if not found.rooms:
         return Refused("no_nodes", "no node has joined the cluster", may_pass=True)
-    if request.runs_in == "vllm" and (found.nodes_least > 1 or request.sharding == "tensor"):
+    if request.runs_in == "vllm" and (found.request.nodes_least > 1 or request.sharding == "tensor"):
         return Refused("vllm_one_node_only", "vLLM runs on one node alone: ask for one node and pipeline sharding")
     able = {room.node.node_id for room in found.able}
     if not able or not able.issuperset(request.node_ids):
         return Refused("no_engine", explain.no_engine(found))
-    if found.nodes_least > len(able):
-        return Refused("not_enough_nodes", explain.too_few(found, found.nodes_least))
+    if found.request.nodes_least > len(able):
+        return Refused("not_enough_nodes", explain.too_few(found, found.request.nodes_least))
     return None
 
 

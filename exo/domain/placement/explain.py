@@ -18,10 +18,10 @@ def chosen(found: Survey, shares: Sequence[Share]) -> str:
 def refused(found: Survey, refusals: Sequence[Refused], code: RefusedCode) -> str:
     """Why no group of nodes can take the model. `refusals`: the reason of each size of group."""
     card = found.request.card.model_id
-    alone = found.nodes_least == 1
+    alone = found.request.nodes_least == 1
     closest = next(refusal.reason for refusal in refusals if refusal.code == code)
     if not alone:
-        return f"{card} cannot be placed on {found.nodes_least} nodes or more: it {_needs(found)}; {closest}"
+        return f"{card} cannot be placed on {found.request.nodes_least} nodes or more: it {_needs(found)}; {closest}"
     figures = "; ".join(_figures(room) for room in found.rooms)
     text = f"{card} needs {size(found.needed)}, more than any node can give: {figures}"
     groups = [refusal.reason for refusal in refusals[1:]]

@@ -1,9 +1,8 @@
 """Every way in which a model could be placed now, and for those that cannot be taken, why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from exo.domain.model_card import ModelCard
 from exo.domain.placement.choice import impossible, place_on
 from exo.domain.placement.request import Placement, PlacementRequest, Refused, RefusedCode
 from exo.domain.placement.survey import survey
@@ -12,6 +11,8 @@ from exo.domain.state import Node, State
 
 MLX_COMMUNITY = "mlx-community/"
 """Whose conversions are in MLX's own format."""
+SHARDINGS: tuple[Sharding, ...] = ("pipeline", "tensor")
+BACKENDS: tuple[Backend, ...] = ("ring", "jaccl")
 UNQUANTIZED = frozenset({"none", "float32", "float16", "bfloat16"})
 
 
@@ -34,25 +35,38 @@ class Preview:
     """Of the refusal."""
 
 
-def previews(state: State, card: ModelCard, context: int | None = None) -> list[Preview]:
-    """For MLX each sharding x backend x number of nodes, and vLLM on one node where any node has it."""
-    request = PlacementRequest(card, context)
-    return [_preview(state, way) for way in _ways(state, request)]
+def previews(
+    state: State,
+    request: PlacementRequest,
+    shardings: Sequence[Sharding] = SHARDINGS,
+    backends: Sequence[Backend] = BACKENDS,
+) -> list[Preview]:
+    """For MLX each of the shardings x backends x number of nodes from the least that is asked for, and vLLM on one node
+    where any node has it. Where an engine is asked for, that one alone. One node has no sharding and no backend."""
+    has_vllm = any("vllm" in node.facts.engines for node in state.nodes.values())
+    ways: list[PlacementRequest] = []
+    if request.engine != "vllm":
+        ways += _ways(state, request, shardings, backends)
+    if request.engine == "vllm" or (request.engine is None and request.nodes_least == 1 and has_vllm):
+        ways.append(replace(request, engine="vllm"))
+    return [_preview(state, way) for way in ways]
 
 
-def _ways(state: State, request: PlacementRequest) -> Iterator[PlacementRequest]:
-    yield request
-    for size in range(2, len(state.nodes) + 1):
-        for sharding in ("pipeline", "tensor"):
-            for backend in ("ring", "jaccl"):
+def _ways(
+    state: State, request: PlacementRequest, shardings: Sequence[Sharding], backends: Sequence[Backend]
+) -> Iterator[PlacementRequest]:
+    least = request.nodes_least
+    if least == 1:
+        yield request
+    for size in range(max(2, least), max(len(state.nodes), least) + 1):
+        for sharding in shardings:
+            for backend in backends:
                 yield replace(request, sharding=sharding, backend=backend, min_nodes=size)
-    if any("vllm" in node.facts.engines for node in state.nodes.values()):
-        yield replace(request, engine="vllm")
 
 
 def _preview(state: State, request: PlacementRequest) -> Preview:
     found = survey(state, request)
-    answer = _why_not_offered(state, request) or impossible(found) or place_on(found, found.nodes_least)
+    answer = _why_not_offered(state, request) or impossible(found) or place_on(found, found.request.nodes_least)
     return Preview(
         engine=request.runs_in,
         sharding=request.sharding,

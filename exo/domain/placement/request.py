@@ -41,6 +41,11 @@ class PlacementRequest:
     """Nodes that must be among those chosen."""
 
     @property
+    def nodes_least(self) -> int:
+        """The fewest nodes that it is content with."""
+        return max(1, self.min_nodes, len(set(self.node_ids)))
+
+    @property
     def runs_in(self) -> EngineName:
         """The engine that is meant."""
         if self.engine is not None:

@@ -28,11 +28,6 @@ class Survey:
         """Of the nodes that could run the model if it fitted."""
         return [room for room in self.rooms if room.can_run]
 
-    @property
-    def nodes_least(self) -> int:
-        """The fewest nodes that the request is content with."""
-        return max(1, self.request.min_nodes, len(set(self.request.node_ids)))
-
 
 def survey(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NOBODY) -> Survey:
     """The figures, once the instances in `leaving` are gone."""
