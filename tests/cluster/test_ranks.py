@@ -143,7 +143,7 @@ def hung(*pids: int) -> Generator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def assert_they_fail_within_the_deadline(running: list[Chat]) -> None:
+def assert_they_fail_within_the_deadline(pair: Pair, running: list[Chat]) -> None:
     """Five seconds after rank 1 hangs, with its name."""
     wait_all(running, 5.5)
     assert [(chat.outcome, chat.code) for chat in running] == [("error", "runner_failed")] * len(running)
@@ -239,7 +239,7 @@ def test_a_stopped_rank_ends_requests_within_five_seconds_with_its_name(pair: Pa
     running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
     stopped = pair.pid(1)
     with hung(stopped):
-        assert_they_fail_within_the_deadline(running)
+        assert_they_fail_within_the_deadline(pair, running)
         pair.wait_ready()
         assert not alive(stopped)
     assert_well(pair)
@@ -251,7 +251,7 @@ def test_a_machine_that_hangs_for_longer_than_the_others_wait_begins_anew_with_t
     running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
     old = pair.pid(1)
     with hung(old, pair.worker_pid(1)):
-        assert_they_fail_within_the_deadline(running)
+        assert_they_fail_within_the_deadline(pair, running)
     wait_until(lambda: not alive(old), "the end of the process that woke up", 20)
     pair.wait_ready()
     assert pair.instance()["instance"]["instance_id"] == instance_id
@@ -263,7 +263,7 @@ def test_a_machine_that_wakes_up_when_it_was_given_up_harms_nobody(pair: Pair) -
     running = [pair.ask(STORY, max_tokens=1000).wait_text(2, 60) for _ in range(3)]
     old = pair.pid(1)
     with hung(old, pair.worker_pid(1)):
-        assert_they_fail_within_the_deadline(running)
+        assert_they_fail_within_the_deadline(pair, running)
         wait_until(lambda: len(pair.nodes()) == 1, "a node that is given up")
         assert pair.instances() == {}
         assert alive(old)

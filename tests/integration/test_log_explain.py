@@ -355,7 +355,19 @@ async def test_statistics_follow_from_the_events(store: LogStore) -> None:
     assert (found.first, found.last) == (events[0].entry.recorded_at, events[-1].entry.recorded_at)
     assert sum(found.days().values()) == sum(found.hours.values()) == 40
     assert [(one.position, one.epoch, one.node_id) for one in found.leads] == [(1, 1, NODE)]
-    assert found.file_bytes + found.wal_bytes > sum(found.body_bytes.values())
+    assert found.file_bytes + found.wal_bytes >= found.data_bytes > sum(found.body_bytes.values())
+    assert found.bytes_per_event == found.data_bytes / 40
+    span = events[-1].entry.recorded_at - events[0].entry.recorded_at
+    assert 0 < span < 3600
+    assert found.per_hour == pytest.approx(40 / (span / 3600))
+
+
+async def test_what_the_wal_holds_again_is_not_counted_again(store: LogStore) -> None:
+    before = (await collect(store)).data_bytes
+    with closing(sqlite3.connect(store.path)) as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    after = await collect(store)
+    assert (after.data_bytes, after.file_bytes, after.wal_bytes) == (before, before, 0)
 
 
 async def test_the_longest_gaps_are_found_with_their_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,5 +64,5 @@ def test_the_way_back_is_the_difference_turned_round(history: list[Step], first:
 
 
 def _said(fields: dict[str, object]) -> dict[str, object]:
-    """A value of None, and one that is not there, are the same in a difference."""
-    return {path: value for path, value in fields.items() if value is not None}
+    """A value of None, an empty list, and one that is not there are the same in a difference."""
+    return {path: value for path, value in fields.items() if value not in (None, [], {})}

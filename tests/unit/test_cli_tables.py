@@ -9,6 +9,7 @@ from exo.cli.log import view
 from exo.cli.log.diff import lines
 from exo.cli.status import show
 from exo.domain.ids import NodeId
+from exo.domain.node import Link
 from exo.domain.state import State
 from exo.log.explain.diff import diff
 
@@ -37,6 +38,17 @@ def test_tables_tell_machines_of_one_name_apart() -> None:
     shown = printed(twins())
     for name in ("vm (a)", "vm (b)"):
         assert shown.count(name) == 2
+
+
+def test_a_difference_shows_what_came_into_an_empty_list_and_nothing_lost() -> None:
+    state = twins()
+    node = state.nodes[NodeId("a")]
+    link = Link(to=NodeId("b"), kind="ethernet", address="10.0.0.2")
+    linked = state.replaced({"nodes": state.nodes.set(NodeId("a"), node.replaced({"links": (link,)})), "position": 9})
+    shown = "\n".join(lines(diff(state, linked)))
+    assert "none -> 10.0.0.2" in shown
+    assert "[]" not in shown
+    assert "[]" not in "\n".join(lines(diff(linked, state)))
 
 
 def test_a_difference_tells_machines_of_one_name_apart_also_from_those_that_did_not_change() -> None:

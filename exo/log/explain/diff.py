@@ -1,6 +1,6 @@
 """What changed in State between two moments."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -130,8 +130,14 @@ def _group(before: Mapping[str, BaseModel], after: Mapping[str, BaseModel]) -> G
 
 def _changes(old: Plain, new: Plain) -> dict[str, tuple[object, object]]:
     was, now = dict(leaves(old)), dict(leaves(new))
-    paths = [*was, *(path for path in now if path not in was)]
+    filled = _branches(was) | _branches(now)  # an empty list of one that has something in the other is no loss
+    paths = [path for path in (was | now) if path not in filled]
     return {path: (was.get(path), now.get(path)) for path in paths if was.get(path) != now.get(path)}
+
+
+def _branches(paths: Iterable[str]) -> set[str]:
+    """What has something inside, by its path."""
+    return {path[:end] for path in paths for end, letter in enumerate(path) if letter == "."}
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:

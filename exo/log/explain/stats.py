@@ -6,7 +6,7 @@ from datetime import datetime
 from heapq import nlargest
 from pathlib import Path
 
-from sqlalchemy import Float, Integer, LargeBinary, and_, cast, func, select
+from sqlalchemy import Float, Integer, LargeBinary, and_, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from exo.domain.messages.events import MasterElected, Recorded
@@ -49,7 +49,10 @@ class Stats:
     position: int
     file_bytes: int
     wal_bytes: int
-    """What is not in the file itself yet; NATS' own files are not counted."""
+    """Of the file beside it, which is written over and over: what it holds is mostly in the file itself already. NATS'
+    own files are not counted."""
+    data_bytes: int = 0
+    """What the file takes once all of the WAL is in it."""
     counts: Counter[str] = field(default_factory=Counter[str])
     """Events of each type."""
     body_bytes: Counter[str] = field(default_factory=Counter[str])
@@ -72,14 +75,14 @@ class Stats:
 
     @property
     def bytes_per_event(self) -> float:
-        """On the disk, indexes and projections included."""
-        return (self.file_bytes + self.wal_bytes) / self.events if self.events else 0.0
+        """Indexes and projections included."""
+        return self.data_bytes / self.events if self.events else 0.0
 
     @property
     def per_hour(self) -> float:
-        """Events, on average over the whole span."""
+        """Events, on average over the whole span, however short; 0 where that is a moment."""
         span = 0.0 if self.first is None or self.last is None else self.last - self.first
-        return self.events / max(span / HOUR, 1.0)
+        return self.events * HOUR / span if span > 0 else 0.0
 
     def days(self) -> dict[str, int]:
         """Events on each day that had any, by the local calendar."""
@@ -110,6 +113,7 @@ class Stats:
             "disk": {
                 "file_bytes": self.file_bytes,
                 "wal_bytes": self.wal_bytes,
+                "data_bytes": self.data_bytes,
                 "bytes_per_event": self.bytes_per_event,
             },
             "gaps": [{"seconds": gap.seconds, "since": gap.since, "before": gap.before} for gap in self.gaps],
@@ -128,7 +132,8 @@ async def collect(reader: LogReader, on_progress: OnProgress = no_progress) -> S
     """
     upto = await reader.refresh()
     wal = reader.path.with_name(f"{reader.path.name}-wal")
-    stats = Stats(upto, _size(reader.path), _size(wal))
+    async with reader.connect() as connection:
+        stats = Stats(upto, _size(reader.path), _size(wal), await _data(connection))
     stats.snapshots = [(row.position, len(row.state.encode())) for row in await reader.snapshots()]
     for begin in range(0, upto, WINDOW):
         end = min(begin + WINDOW, upto)
@@ -181,6 +186,13 @@ async def _find_masters(connection: AsyncConnection, stats: Stats, after: int, u
 
 def _lead(recorded: Recorded, event: MasterElected) -> Lead:
     return Lead(recorded.position, recorded.entry.recorded_at, event.epoch, event.node_id)
+
+
+async def _data(connection: AsyncConnection) -> int:
+    pages, size = [
+        (await connection.execute(text(f"PRAGMA {name}"))).scalar_one() for name in ("page_count", "page_size")
+    ]
+    return pages * size
 
 
 def _size(file: Path) -> int:
