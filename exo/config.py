@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exo.domain.ids import is_token
-from exo.errors import Fatal
+from exo.errors import Fatal, without_prefix
 
 
 def _cluster_name(name: str) -> str:
@@ -119,7 +119,7 @@ def load_settings(**overrides: object) -> Settings:
         return Settings(**overrides)  # pyright: ignore[reportArgumentType]  pydantic checks them
     except ValidationError as error:
         problems = "; ".join(
-            f"EXO_{'.'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
+            f"EXO_{'.'.join(str(part) for part in problem['loc']).upper()}: {without_prefix(problem['msg'])}"
             for problem in error.errors()
         )
         raise Fatal(f"settings: {problems}") from None

@@ -25,6 +25,11 @@ class Fatal(ExoError):  # noqa: N818
     exit_code = 1
 
 
+def without_prefix(message: str) -> str:
+    """What a validator of ours said, without what pydantic puts before it."""
+    return message.removeprefix("Value error, ")
+
+
 def one_line(error: BaseException) -> str:
     """The kind and the text of an error that nobody foresaw, as one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())

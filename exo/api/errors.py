@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from exo.domain.limits import FAILURE_REMEMBERED
 from exo.domain.messages.chunks import EndPiece
-from exo.errors import ExoError, Rejected, Retryable
+from exo.errors import ExoError, Rejected, Retryable, without_prefix
 
 STATUSES: Mapping[str, int] = {
     "invalid_request": 400,
@@ -27,6 +27,7 @@ STATUSES: Mapping[str, int] = {
     "invalid_response_format": 400,
     "ambiguous_instance": 400,
     "ambiguous_model": 400,
+    "ambiguous_node": 400,
     "invalid_api_key": 401,
     "insufficient_scope": 403,
     "not_found": 404,
@@ -107,6 +108,7 @@ PARAMS: Mapping[str, str] = {
     "insufficient_memory": "model",
     "no_engine": "model",
     "node_not_found": "node_ids",
+    "ambiguous_node": "node_ids",
     "not_enough_nodes": "min_nodes",
     "tensor_shape": "sharding",
     "too_few_layers": "sharding",
@@ -213,9 +215,13 @@ def validation_problem(errors: Sequence[ErrorDetails]) -> Problem:
             return Problem("invalid_json", f"the body is not JSON: {first['msg'].removeprefix('Invalid JSON: ')}")
         case "missing":
             return Problem("invalid_request", f"'{param}' is missing", param)
+        case "too_long" if param:
+            return Problem("invalid_request", f"{param}: there may be {_count(first)} at most", param)
         case _:
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-            return Problem("invalid_request", f"{param or 'the body'}: {first['msg']}{more}", param or None)
+            where = f"the key '{first['loc'][-2]}': " if first["loc"][-1:] == ("[key]",) else ""
+            said = f"{param or 'the body'}: {where}{without_prefix(first['msg'])}{more}"
+            return Problem("invalid_request", said, param or None)
 
 
 def _http_problem(error: HTTPException) -> Problem:
@@ -228,8 +234,15 @@ def _http_problem(error: HTTPException) -> Problem:
             return Problem(code, error.detail or HTTPStatus(error.status_code).phrase, status=error.status_code)
 
 
+def _count(error: ErrorDetails) -> int:
+    return error.get("ctx", {})["max_length"]
+
+
 def _path(location: tuple[int | str, ...]) -> str:
+    """Of the parameter, without what pydantic adds: that it is about a mapping's key, or which type of several."""
     path = ""
-    for part in location:
+    for part in location[:-2] if location[-1:] == ("[key]",) else location:
+        if isinstance(part, str) and "[" in part:
+            break
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
     return path.removeprefix(".")

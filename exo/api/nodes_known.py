@@ -12,5 +12,7 @@ def find_node(state: State, name: str) -> Node:
     if len(found) == 1:
         return found[0]
     there = ", ".join(f"{node.node_id[:8]} ({node.facts.hostname})" for node in found or nodes) or "none"
-    reason = f"'{name}' is {'no node' if not found else 'more than one node'}; there are: {there}"
-    raise Rejected(reason, code="node_not_found", param="node_ids")
+    if found:
+        reason = f"'{name}' is more than one node: say which by its id, of {there}"
+        raise Rejected(reason, code="ambiguous_node", param="node_ids")
+    raise Rejected(f"'{name}' is no node; there are: {there}", code="node_not_found", param="node_ids")

@@ -3,14 +3,14 @@
 import sys
 from importlib import import_module
 from types import MappingProxyType
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from exo import __version__
-from exo.errors import ExoError, Fatal
+from exo.errors import ExoError, Fatal, without_prefix
 
 COMMANDS = MappingProxyType(
     {
@@ -36,6 +36,14 @@ class _Lazy(TyperGroup):
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(COMMANDS)
+
+    def invoke(self, ctx: Any) -> object:
+        """As typer does it, without the words that pydantic puts before those of others."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = without_prefix(error.message)
+            raise
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | TyperGroup | None:
         if cmd_name not in COMMANDS:

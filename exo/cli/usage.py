@@ -41,7 +41,7 @@ def usage(
         raise typer.BadParameter("expected is a time, or how long ago, such as 30d", param_hint="--since")
     found = run(read_usage(log_file(home), by.value, since=_seconds(when), utc=utc))
     if as_json:
-        typer.echo(json.dumps({by.value: [_named(by, one) for one in found], "total": _figures(total(found))}))
+        typer.echo(json.dumps({by.value: [_named(by, one) for one in found], "total": total(found).figures()}))
         return
     console = Console()
     if not console.is_terminal:
@@ -54,13 +54,7 @@ def _seconds(when: datetime | None) -> float | None:
 
 
 def _named(by: By, one: Usage) -> dict[str, object]:
-    return {by.value: one.group, **_figures(one)}
-
-
-def _figures(one: Usage) -> dict[str, object]:
-    figures = one._asdict()
-    del figures["group"]
-    return figures
+    return {by.value: one.group, **one.figures()}
 
 
 def _table(by: By, found: list[Usage]) -> Table:

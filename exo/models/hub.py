@@ -59,7 +59,7 @@ def fetch_listing(
     output = scratch / "listing.json"
     command = [*CHILD, "list", endpoint or "", source.repository, source.revision, str(output)]
     ended = run_child(command, stall_seconds=LISTING_STALL_SECONDS, cancelled=cancelled, measure=lambda: 0)
-    _require_success(ended, source)
+    _require_success(ended, scratch)
     listing = read_object(output)
     output.unlink()
     files = listing.get("files")
@@ -94,9 +94,8 @@ def download(
         return done
 
     command = [*CHILD, "fetch", endpoint or "", source.repository, listing.sha, str(folder), *names]
-    _require_success(
-        run_child(command, stall_seconds=FETCH_STALL_SECONDS, cancelled=cancelled, measure=measure), source
-    )
+    ended = run_child(command, stall_seconds=FETCH_STALL_SECONDS, cancelled=cancelled, measure=measure)
+    _require_success(ended, folder)
     _check(source, folder, {name: listing.files[name] for name in names})
     on_progress(Progress("verifying", total, total))
     (folder / REVISION_FILE).unlink()
@@ -111,12 +110,14 @@ def _forget_other_revision(folder: Path, sha: str) -> None:
         mark.write_text(sha, encoding="utf-8")
 
 
-def _require_success(ended: Ended, source: HubSource) -> None:
+def _require_success(ended: Ended, folder: Path) -> None:
+    """Raises Rejected with the child's last line, and that what is in `folder` stays, where there is anything."""
     if ended.code == 0:
         return
     lines = ended.output.splitlines() or ["no reason given"]
-    why = "nothing came for too long" if ended.code is None else lines[-1]
-    raise Rejected(f"{source.repository} could not be fetched from the hub: {why}: what has come is kept, try again")
+    why = "nothing came from the hub for too long" if ended.code is None else lines[-1]
+    came = folder_bytes(folder)
+    raise Rejected(why + (f"; the {came / 1e6:,.1f} MB that have come are kept: try again" if came else ""))
 
 
 def _check(source: HubSource, folder: Path, sizes: Mapping[str, int]) -> None:

@@ -30,6 +30,8 @@ from huggingface_hub.utils import (
 
 LISTING_SECONDS = 20.0
 PARALLEL_FILES = 4
+NETWORK = frozenset({"TransportError", "ConnectionError"})
+"""Names of errors of the network: of which library they are depends on the version of the hub's client."""
 PART = ".part"
 BLOCK_BYTES = 1 << 20
 
@@ -90,7 +92,10 @@ def _reason(error: Exception, repository: str) -> str:
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set: unset it to download"
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+    said = f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+    if any(kind.__name__ in NETWORK for kind in type(error).__mro__):
+        return f"the hub cannot be reached ({said}); where there is no network, EXO_OFFLINE=1 keeps exo from trying"
+    return f"the hub gave no answer that is of use ({said})"
 
 
 def main(arguments: list[str]) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from exo.api.cluster.events import POSITION_MOST
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from tests.stack import Stack, wait_until
@@ -92,7 +93,11 @@ def test_an_instance_is_placed_and_deleted(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "known"),
     [
-        ("GET", "/instance/previews?model=scripted&contxt=5", "model, context"),
+        (
+            "GET",
+            "/instance/previews?model=scripted&contxt=5",
+            "model, context, min_nodes, node_ids, sharding, backend, engine",
+        ),
         ("GET", "/log/events?contxt=5", "after, before, limit, type, entity, since"),
         ("GET", "/v1/usage?contxt=5", "by, since"),
         ("GET", "/events?contxt=5", "after"),
@@ -107,6 +112,40 @@ def test_a_parameter_that_an_endpoint_does_not_have_is_refused_by_its_name(
     error = answer.json()["error"]
     assert (error["code"], error["param"]) == ("unsupported_parameter", "contxt")
     assert error["message"].endswith(f"there are {known}")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/log/events?limit=2000", "limit: it must be a whole number from 1 to 1000"),
+        ("/log/events?limit=many", "limit: it must be a whole number from 1 to 1000"),
+        ("/events?after=-1", f"after: it must be a whole number from 0 to {POSITION_MOST}"),
+        ("/v1/usage?by=hour", "by: it must be one of model, key, day"),
+        ("/instance/previews?model=scripted&sharding=no", "sharding: it must be one of pipeline, tensor"),
+        ("/instance/previews?model=", "model: it must be a text of at least 1 characters"),
+        ("/instance/previews?model=scripted&context=0", "context: it must be a whole number above 0 to"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_with_those_that_can(client: httpx.Client, path: str, message: str) -> None:
+    answer = client.get(path)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_request")
+    assert error["param"] == message.partition(":")[0]
+    assert error["message"].startswith(message)
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/nothing"])
+def test_a_path_without_an_endpoint_says_where_they_are_listed(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+    assert "/schema/openapi.json lists the endpoints" in answer.json()["error"]["message"]
+
+
+def test_an_engine_that_no_node_has_is_refused_as_the_engine(client: httpx.Client) -> None:
+    body = {"model": "scripted", "engine": "vllm"}
+    answer = client.post("/place_instance", params={"wait": 10}, json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (409, "no_engine", "engine")
 
 
 def test_an_endpoint_without_parameters_takes_those_of_other_servers(client: httpx.Client) -> None:

@@ -21,6 +21,12 @@ def test_without_a_node_the_settings_of_the_shell_count_and_it_says_so(shared_st
     assert f"no node with the home {alone.home} answers: listed by the settings of this shell" in listed.stderr
 
 
+def test_a_value_that_an_option_cannot_have_is_told_with_those_that_it_can(shared_stack: Stack) -> None:
+    refused = shared_stack.cli("usage", "--by", "hour")
+    assert "'hour' is not one of 'model', 'key'" in refused.stderr
+    assert "Value error" not in refused.stderr
+
+
 def test_the_node_of_another_home_is_not_asked(shared_stack: Stack) -> None:
     other = Stack(shared_stack.home.parent / "other", api_port=str(shared_stack.api_port), offline="1")
     listed = other.cli("models", "list", "--json")

@@ -14,6 +14,7 @@ from exo.api.cluster import commands, events, health, instances, state
 from exo.api.dialects import openai_error
 from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, CommandRefused, GenerationFailed, problem_of
 from exo.api.openai import chat, models
+from exo.api.openai.requests import ChatCompletionRequest
 from exo.errors import Rejected, Retryable
 
 
@@ -100,3 +101,22 @@ def test_the_documentation_lists_every_endpoint() -> None:
         shown = re.sub(r"\{(?:\w+_)?(\w+):\w+\}", r"{\1}", path)
         for method in handler.http_methods:
             assert f"`{method} {shown}`" in text or shown == "/v1/models/{name}", f"{method} {shown}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"logit_bias": {"abc": 100}}, "logit_bias", "logit_bias: the key 'abc': Input should be a valid integer"),
+        ({"logit_bias": {"7": 1000}}, "logit_bias.7", "logit_bias.7: Input should be less than or equal to 100"),
+        ({"stop": list("abcde")}, "stop", "stop: there may be 4 at most"),
+        ({"tool_choice": "some"}, "tool_choice", "tool_choice: Input should be 'none', 'auto' or 'required'"),
+    ],
+)
+def test_a_wrong_field_is_named_as_the_client_wrote_it(fields: dict[str, object], param: str, message: str) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], **fields}
+    with pytest.raises(ValidationError) as refused:
+        ChatCompletionRequest.model_validate_json(json.dumps(body))
+    problem = problem_of(refused.value)
+    assert problem is not None
+    assert (problem.code, problem.param) == ("invalid_request", param)
+    assert problem.message.startswith(message)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from exo.api.cluster.health import why_not_ready
 from exo.api.errors import CommandRefused, problem_of
 from exo.api.loading import Loading
 from exo.api.nodes_known import find_node
@@ -9,7 +10,7 @@ from exo.api.progress import statuses_of
 from exo.domain.ids import RunnerId
 from exo.domain.instance import Instance
 from exo.domain.messages.beat import RunnerBeat
-from exo.domain.runner_status import Connecting, RunnerStatus
+from exo.domain.runner_status import Connecting, Failed, RunnerStatus
 from exo.domain.runner_status import Loading as LoadingStatus
 from exo.domain.shard import Sharding
 from exo.domain.state import State
@@ -81,6 +82,12 @@ def test_a_runner_that_loads_no_more_is_forgotten() -> None:
     assert statuses_of(later, [instance()], loading) == ["connecting", "loading 8 of 12 layers"]
 
 
+def test_a_runner_that_failed_is_told_with_its_reason() -> None:
+    reason = "rank 1 on studio: no sign of life for 4 s"
+    both = state(Failed(reason=reason), Failed(reason=reason)).replaced({"nodes": nodes(("abc1", "studio")).nodes})
+    assert why_not_ready(both, Loading()) == (f"no model is ready: its runners failed and are started again: {reason}")
+
+
 def nodes(*names: tuple[str, str]) -> State:
     return builders.state([builders.node(node_id, facts=builders.facts(hostname)) for node_id, hostname in names])
 
@@ -91,19 +98,19 @@ def test_a_node_is_found_by_its_id_its_beginning_or_its_machine(name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
+    ("name", "code", "reason"),
     [
-        ("laptop", "'laptop' is no node; there are: abc1 (studio), abd2 (studio)"),
-        ("", "'' is no node"),
-        ("ab", "'ab' is more than one node; there are: abc1 (studio), abd2 (studio)"),
-        ("studio", "'studio' is more than one node"),
+        ("laptop", "node_not_found", "'laptop' is no node; there are: abc1 (studio), abd2 (studio)"),
+        ("", "node_not_found", "'' is no node"),
+        ("ab", "ambiguous_node", "'ab' is more than one node: say which by its id, of abc1 (studio), abd2 (studio)"),
+        ("studio", "ambiguous_node", "'studio' is more than one node: say which by its id, of abc1 (studio), abd2"),
     ],
 )
-def test_a_name_of_no_node_or_of_several_is_refused(name: str, reason: str) -> None:
+def test_a_name_of_no_node_or_of_several_is_refused(name: str, code: str, reason: str) -> None:
     with pytest.raises(Rejected) as refusal:
         find_node(nodes(("abc1", "studio"), ("abd2", "studio")), name)
     assert refusal.value.reason.startswith(reason)
-    assert refusal.value.code == "node_not_found"
+    assert refusal.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,9 @@ def test_settings_do_not_change_under_a_process() -> None:
 def test_the_word_none_means_no_default_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXO_DEFAULT_MODEL", "none")
     assert load_settings().default_model == ""
+
+
+def test_what_is_wrong_is_said_without_the_words_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_NATS_URL", "foo")
+    with pytest.raises(Fatal, match=r"^settings: EXO_NATS_URL: it must look like nats://127\.0\.0\.1:4222$"):
+        load_settings()

@@ -25,6 +25,8 @@ from exo.errors import Rejected
 ASK = 5.0
 """Seconds that a master has to answer."""
 PAUSE = 0.02
+_PARAMS = {"no_engine": "engine"}
+"""The parameter of a command that a code is about, where it is another than of a request."""
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
 
 Wait = Annotated[
@@ -75,7 +77,8 @@ async def send(api: Api, command: Command, wait: float | None) -> Response[bytes
         return _accepted(command_id)
     for recorded in events:
         if isinstance(recorded.entry.event, CommandRejected):
-            raise CommandRefused(recorded.entry.event.reason, code=recorded.entry.event.code)
+            code = recorded.entry.event.code
+            raise CommandRefused(recorded.entry.event.reason, code=code, param=_PARAMS.get(code))
     return _outcome(command_id, events)
 
 

@@ -6,10 +6,12 @@ from litestar import Response, get
 from pydantic_core import to_json
 
 from exo.api.context import Api
+from exo.api.loading import Loading
 from exo.api.progress import statuses_of
 from exo.bus.lease import holder
 from exo.domain.instance import Instance
-from exo.domain.state import is_ready
+from exo.domain.runner_status import Failed
+from exo.domain.state import State, is_ready
 
 FRESH = 10.0
 """Seconds that a node's last figures count as a sign of life."""
@@ -39,7 +41,7 @@ async def reasons_against(api: Api) -> list[str]:
     if not api.replica.is_live:
         return [*reasons, "no master has told this process the cluster's state"]
     if not any(_answers(api, instance) for instance in api.replica.state.instances.values()):
-        reasons.append(_why_none(api))
+        reasons.append(why_not_ready(api.replica.state, api.loading))
     return reasons
 
 
@@ -49,13 +51,16 @@ def _answers(api: Api, instance: Instance) -> bool:
     )
 
 
-def _why_none(api: Api) -> str:
-    state = api.replica.state
+def why_not_ready(state: State, loading: Loading) -> str:
+    """Why no model answers, in words."""
     if not state.nodes:
         return "no node has joined"
     if not state.instances:
         return "no model is placed"
     if any(is_ready(state, instance) for instance in state.instances.values()):
         return "the nodes with a ready model are silent"
-    statuses = statuses_of(state, state.instances.values(), api.loading)
+    failed = {one.status.reason for one in state.runners.values() if isinstance(one.status, Failed)}
+    if failed:
+        return f"no model is ready: its runners failed and are started again: {'; '.join(sorted(failed))}"
+    statuses = statuses_of(state, state.instances.values(), loading)
     return f"no model is ready: its runners are {', '.join(statuses)}"

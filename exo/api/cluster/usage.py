@@ -1,7 +1,7 @@
 """`GET /v1/usage`: who used what, from this node's own log."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from litestar import Response, get
 from litestar.params import QueryParameter
@@ -37,13 +37,13 @@ async def show_usage(api: Api, by: By = "model", since: Since = None) -> Respons
             f"{error}. Usage is answered from the log of the API's own node: start `exo master` there, or ask another"
         )
         raise Rejected(reason, code="unavailable") from error
-    data = [{by: one.group, **_figures(one._asdict())} for one in found]
+    data = [{by: one.group, **one.figures()} for one in found]
     body = {
         "object": "usage",
         "by": by,
         "since": None if moment is None else moment.isoformat(),
         "data": data,
-        "total": _figures(total(found)._asdict()),
+        "total": total(found).figures(),
     }
     return Response(to_json(body), media_type="application/json")
 
@@ -63,7 +63,3 @@ def _moment(since: str) -> datetime:
         pass
     reason = f"'{since}' is no time such as 2026-11-01 or 2026-11-01T12:00:00Z, nor how long ago, such as 10m or 30d"
     raise Rejected(reason, param="since")
-
-
-def _figures(figures: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in figures.items() if name != "group"}

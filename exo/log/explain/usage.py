@@ -29,6 +29,12 @@ class Usage(NamedTuple):
     prefill_s: float
     decode_s: float
 
+    def figures(self) -> dict[str, int | float]:
+        """All but the group, by name; seconds in milliseconds, since further digits of a sum mean nothing."""
+        fields = self._asdict()
+        del fields["group"]
+        return {name: round(value, 3) if isinstance(value, float) else value for name, value in fields.items()}
+
 
 async def read_usage(path: Path, by: By, *, since: float | None = None, utc: bool = False) -> list[Usage]:
     """The usage from the log at `path`, by group in order, of what ended at `since`, seconds since the epoch, or later.
