@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from exo.api.exposure import has_good_key
 from exo.api.models_known import find_model, known_models
@@ -14,7 +14,7 @@ from exo.domain.ids import ApiId
 from exo.domain.messages.commands import PlaceInstance
 from exo.domain.messages.events import NodeJoined, NodeLinksChanged, NodeLost, Recorded
 from exo.domain.model_card import ModelCard
-from exo.domain.state import State, instances_of, is_ready
+from exo.domain.state import State, instances_of, is_ready, names_of
 from exo.errors import ExoError, Rejected, Retryable
 from exo.process import give_way
 
@@ -113,7 +113,8 @@ class DefaultModel:
             card = self._card(replica.state)
             if card is not None and _has_ready(replica.state, card) and not await self._reasons():
                 needs_key = has_good_key(replica.state)
-                print(ready_block(self._settings, card, needs_key=needs_key), flush=True)
+                machines = sorted(names_of(replica.state.nodes.values()).values())
+                print(ready_block(self._settings, card, machines, needs_key=needs_key), flush=True)
                 return
             await asyncio.sleep(READY_PAUSE)
 
@@ -122,12 +123,13 @@ def _has_ready(state: State, card: ModelCard) -> bool:
     return any(is_ready(state, instance) for instance in instances_of(state, card.model_id))
 
 
-def ready_block(settings: Settings, card: ModelCard, *, needs_key: bool) -> str:
-    """What to do now, to be copied."""
+def ready_block(settings: Settings, card: ModelCard, machines: Sequence[str], *, needs_key: bool) -> str:
+    """What to do now, to be copied; and which machines the cluster has, where they are several."""
     address = settings.api_url
     key = '-H "authorization: Bearer $EXO_API_KEY" ' if needs_key else ""
+    together = f", on the nodes {', '.join(machines)}" if len(machines) > 1 else ""
     return (
-        f"\nexo is ready: {address}/v1 answers as OpenAI does, with {card.model_id}\n\n"
+        f"\nexo is ready: {address}/v1 answers as OpenAI does, with {card.model_id}{together}\n\n"
         f"curl {address}/v1/chat/completions -H 'content-type: application/json' {key}"
         f'-d \'{{"model": "{card.short_name}", "temperature": 0, '
         f'"messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}\'\n'

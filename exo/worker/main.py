@@ -11,11 +11,13 @@ from exo.bus.gauges import publish_gauges
 from exo.bus.inbox import send_report
 from exo.bus.replica import Replica, following
 from exo.config import Settings
+from exo.domain.ids import NodeId
 from exo.domain.limits import AVAILABLE_CHANGE
+from exo.domain.machine_names import SHORT_ID
 from exo.domain.messages.events import NodeJoined, Recorded
 from exo.domain.messages.reports import LinksSeen, NodeLeft, NodeSeen
 from exo.domain.plan import AbandonModel, Action, Local, PrepareModel, StartRunner, StopRunner, plan
-from exo.domain.state import State
+from exo.domain.state import State, names_of
 from exo.errors import Fatal, Rejected, Retryable
 from exo.models.lock import only_one
 from exo.node.engines import available_engines
@@ -100,10 +102,13 @@ class Worker:
         except (Retryable, TimeoutError):
             logger.info("NATS is gone already: the others will notice by themselves")
 
-    def _listen(self, _state: State, recorded: Recorded | None) -> None:
+    def _listen(self, state: State, recorded: Recorded | None) -> None:
         self._wake.set()
-        if recorded is None or isinstance(recorded.entry.event, NodeJoined):
+        event = None if recorded is None else recorded.entry.event
+        if event is None or isinstance(event, NodeJoined):
             self._joining.set()
+        if isinstance(event, NodeJoined) and event.boot_id == self._boot_id:
+            logger.info("%s", joined(state, self._node_id, self._settings.cluster))
 
     async def _show_gauges(self) -> None:
         while True:
@@ -206,6 +211,14 @@ class Worker:
             await self._models.look()
             return
         self._supervisor.start(action, str(folder))
+
+
+def joined(state: State, own_id: NodeId, cluster: str) -> str:
+    """What a node says once it is a member: what it is called, and who else is there."""
+    names = names_of(state.nodes.values())
+    others = [name for node_id, name in sorted(names.items()) if node_id != own_id]
+    beside = f"beside {', '.join(others)}" if others else "as its first node"
+    return f"joined the cluster '{cluster}' {beside}; this node is {names[own_id]}, {own_id[:SHORT_ID]}"
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
