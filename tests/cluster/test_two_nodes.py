@@ -113,7 +113,7 @@ def test_previews_are_those_of_what_is_asked_for(stack: Stack) -> None:
     assert [shard["node_id"] for shard in first["shards"]] == [one_node["node_ids"]]
     shown = stack.cli("place", MODEL, "--preview", "--min-nodes", "2", "--sharding", "tensor")
     assert "tensor" in shown.stdout
-    assert "pipeline" not in shown.stdout
+    assert "│ pipeline " not in shown.stdout
 
 
 def test_placing_waits_until_the_model_is_ready_and_says_so(stack: Stack) -> None:
