@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from exo.models.catalog import embedded
+from exo.models.catalog import EMBEDDED, embedded
 from exo.models.store import Store
 from exo.runner.engines.mlx.blas import bind_fast_blas
 from tests import tiny_models
@@ -42,6 +42,22 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """As `stack`, one for all tests of a module that do it no harm."""
     node = Stack(tmp_path_factory.mktemp("node") / "home")
+    try:
+        yield node.start_ready()
+    finally:
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def real_stack(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A node that serves the embedded model on MLX, one for all tests of a module."""
+    node = Stack(
+        tmp_path_factory.mktemp("node") / "home",
+        engine="mlx",
+        default_model=EMBEDDED,
+        model_folders=str(embedded_model.parent),
+        offline="1",
+    )
     try:
         yield node.start_ready()
     finally:

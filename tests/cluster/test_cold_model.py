@@ -25,7 +25,7 @@ def cold(tmp_path: Path) -> Iterator[Stack]:
         node.stop()
 
 
-def test_ten_requests_at_once_place_the_model_once_and_hear_that_they_wait(cold: Stack) -> None:
+def test_a26_ten_requests_at_once_place_the_model_once_and_hear_that_they_wait(cold: Stack) -> None:
     assert logged_of(cold, InstancePlaced) == []
     cold.signal("worker", signal.SIGSTOP)  # so that the way to readiness takes as long as with a real model
     chats = [Chat(cold, f"answer number {number}") for number in range(10)]

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import httpx
@@ -22,49 +20,33 @@ pytestmark = [pytest.mark.slow, needs_mlx]
 QUESTION = "What is the capital of France?"
 
 
-@pytest.fixture(scope="module")
-def node(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A node that serves the embedded model."""
-    node = Stack(
-        tmp_path_factory.mktemp("node") / "home",
-        engine="mlx",
-        default_model=EMBEDDED,
-        model_folders=str(embedded_model.parent),
-        offline="1",
-    )
-    try:
-        yield node.start_ready()
-    finally:
-        node.stop()
-
-
 def ask(node: Stack, question: str = QUESTION, **more: object) -> Chat:
     """Ask with temperature 0."""
     return Chat(node, question, model=EMBEDDED, temperature=0, **more)
 
 
-def test_it_knows_the_capital_of_france(node: Stack) -> None:
-    answer = ask(node, max_tokens=20).wait(60)
+def test_it_knows_the_capital_of_france(real_stack: Stack) -> None:
+    answer = ask(real_stack, max_tokens=20).wait(60)
     assert answer.outcome == "complete"
     assert "Paris" in answer.text
     assert len(answer.pieces) > 3
-    whole = ask(node, max_tokens=20, stream=False).wait(60)
+    whole = ask(real_stack, max_tokens=20, stream=False).wait(60)
     assert whole.text == answer.text
 
 
-def test_a_runner_killed_in_the_middle_of_an_answer_is_an_error_and_then_all_is_well(node: Stack) -> None:
-    long = ask(node, "Tell me a long story about the sea.", max_tokens=400).wait_text(5)
-    (runner,) = node.runner_pids()
+def test_a_runner_killed_in_the_middle_of_an_answer_is_an_error_and_then_all_is_well(real_stack: Stack) -> None:
+    long = ask(real_stack, "Tell me a long story about the sea.", max_tokens=400).wait_text(5)
+    (runner,) = real_stack.runner_pids()
     os.kill(runner, signal.SIGKILL)
     assert (long.wait(5).outcome, long.code) == ("error", "runner_failed")
-    assert "Paris" in ask(node, max_tokens=20).wait(60).text
-    assert_sound(node, model=EMBEDDED)
+    assert "Paris" in ask(real_stack, max_tokens=20).wait(60).text
+    assert_sound(real_stack, model=EMBEDDED)
 
 
-def test_a_prompt_that_takes_long_to_read_holds_nobody_up(node: Stack) -> None:
-    huge = ask(node, "The sea is deep and wide. " * 120_000, max_tokens=5, stream=False)
-    wait_until(lambda: generations(node) == 1, "the huge prompt is with the runner")
-    assert "Paris" in ask(node, max_tokens=10).wait(60).text
+def test_a_prompt_that_takes_long_to_read_holds_nobody_up(real_stack: Stack) -> None:
+    huge = ask(real_stack, "The sea is deep and wide. " * 120_000, max_tokens=5, stream=False)
+    wait_until(lambda: generations(real_stack) == 1, "the huge prompt is with the runner")
+    assert "Paris" in ask(real_stack, max_tokens=10).wait(60).text
     assert huge.ended_at is None
     assert (huge.wait(60).outcome, huge.code) == ("error", "context_length_exceeded")
 
@@ -76,8 +58,8 @@ def generations(node: Stack) -> int:
 
 
 @pytest.fixture(scope="module")
-def sdk(node: Stack) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{node.url}/v1", api_key="none", max_retries=0)
+def sdk(real_stack: Stack) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{real_stack.url}/v1", api_key="none", max_retries=0)
 
 
 def body(**fields: object) -> dict[str, Any]:

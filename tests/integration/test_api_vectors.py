@@ -69,7 +69,7 @@ def calls_of(deltas: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 @each_vector
-def test_a_vector_comes_out_right_whole_and_streamed(client: httpx.Client, vector: Vector) -> None:
+def test_a11_a_vector_comes_out_right_whole_and_streamed(client: httpx.Client, vector: Vector) -> None:
     request = body(vector, pieces(vector))
     for outcome in (whole(client, request), streamed(client, request)):
         assert problem(vector, outcome) is None
@@ -93,7 +93,7 @@ async def test_the_client_library_puts_streamed_calls_together(shared_stack: Sta
     assert problem(vector, outcome) is None
 
 
-def test_an_answer_with_calls_goes_on_as_history(client: httpx.Client) -> None:
+def test_a15_an_answer_with_calls_goes_on_as_history(client: httpx.Client) -> None:
     tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}]
     call = {"id": "toolu_of-another-server", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     messages = [

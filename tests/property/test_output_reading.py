@@ -104,7 +104,7 @@ def test_every_format_is_tried() -> None:
 
 
 @given(st.data(), st.sampled_from(sorted(USED)), st.sampled_from(["stop", "length"]))
-def test_any_text_comes_out_the_same_under_any_cut(data: st.DataObject, name: str, finish: FinishReason) -> None:
+def test_a11_any_text_comes_out_the_same_under_any_cut(data: st.DataObject, name: str, finish: FinishReason) -> None:
     form = data.draw(forms(name))
     text = data.draw(texts(name))
     borders = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))

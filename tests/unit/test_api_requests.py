@@ -134,6 +134,13 @@ def test_a20_wrong_types_and_ranges_are_named(name: str, value: object) -> None:
     ("name", "value"),
     [
         ("store", True),
+        ("service_tier", "priority"),
+        ("verbosity", "low"),
+        ("prediction", {"type": "content", "content": "x"}),
+        ("audio", {"voice": "x", "format": "mp3"}),
+        ("web_search_options", {"search_context_size": "low"}),
+        ("prompt_cache_options", {"mode": "explicit"}),
+        ("moderation", {"model": "x"}),
         ("functions", [{"name": "f"}]),
         ("function_call", {"name": "f"}),
         ("some_new_parameter", None),
@@ -161,6 +168,10 @@ def test_what_would_be_ignored_is_refused_by_name(name: str, value: object) -> N
         ("metadata", {"run": "5"}),
         ("store", False),
         ("service_tier", "auto"),
+        ("verbosity", "medium"),
+        ("modalities", ["text"]),
+        ("prompt_cache_retention", "24h"),
+        ("safety_identifier", "x"),
         ("parallel_tool_calls", True),
     ],
 )
@@ -181,6 +192,29 @@ def test_content_is_a_text_or_parts(content: object, text: str) -> None:
     assert request(messages=[{"role": "user", "content": content}]).messages[0].content == text
 
 
+REFUSAL = {"type": "refusal", "refusal": "I will not."}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"content": [REFUSAL]}, {"content": None, "refusal": "I will not."}, {"content": "I will not."}],
+)
+def test_a_refusal_of_an_earlier_answer_is_what_it_said(fields: dict[str, object]) -> None:
+    assert request(messages=[*USER, {"role": "assistant", **fields}]).messages[1].content == "I will not."
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_audio", "file", "video_url"])
+def test_a_part_that_is_no_text_is_refused_by_its_type(kind: str) -> None:
+    problem = refused(messages=[{"role": "user", "content": [{"type": kind, kind: {"url": "x"}}]}])
+    assert (problem.http_status, problem.code, problem.param) == (
+        400,
+        "unsupported_parameter",
+        "messages[0].content[0]",
+    )
+    assert kind in problem.message
+    assert "text" in problem.message
+
+
 def test_an_answer_comes_back_as_the_client_library_sends_it() -> None:
     answer = {"role": "assistant", "content": None, "refusal": None, "annotations": [], "tool_calls": None}
     assert request(messages=[*USER, answer, *USER]).messages[1].content == ""
@@ -191,6 +225,10 @@ def test_an_answer_comes_back_as_the_client_library_sends_it() -> None:
     [
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}, "messages[0].content[0]"),
         ({"role": "user", "content": [{"type": "text"}]}, "messages[0].content[0]"),
+        ({"role": "user", "content": [{"type": "text", "text": "x", "colour": 1}]}, "messages[0].content[0].colour"),
+        ({"role": "user", "content": [{"text": "x"}]}, "messages[0].content[0].type"),
+        ({"role": "user", "content": [REFUSAL]}, "messages[0]"),
+        ({"role": "assistant", "content": [{**REFUSAL, "text": "x"}]}, "messages[0].content[0]"),
         ({"role": "user", "content": []}, "messages[0].content"),
         ({"role": "user", "content": 5}, "messages[0].content"),
         ({"role": "user", "content": None}, "messages[0]"),

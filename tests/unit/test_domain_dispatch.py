@@ -38,7 +38,7 @@ def test_no_more_run_side_by_side_than_there_are_slots(cluster: Cluster) -> None
     assert where(cluster, "t1", "t2", "t3") == [instance.instance_id, instance.instance_id, None]
 
 
-def test_the_least_busy_replica_is_next(cluster: Cluster) -> None:
+def test_a28_the_least_busy_replica_is_next(cluster: Cluster) -> None:
     first, second = cluster.place(slots=3).instance_id, cluster.place(slots=3).instance_id
     for task in ("t1", "t2", "t3", "t4"):
         cluster.start(task)
@@ -82,7 +82,7 @@ def test_two_models_that_are_asked_for_at_once_are_placed_one_after_the_other() 
     assert [one.instance.card for one in of_type(other.passes(1), InstancePlaced)] == [MIDDLE]
 
 
-def test_room_is_made_by_unloading_an_idle_model(cluster: Cluster) -> None:
+def test_a27_room_is_made_by_unloading_an_idle_model(cluster: Cluster) -> None:
     idle = cluster.place(MIDDLE)
     wanted = card("other", 12)
     cluster.join(cards=(SMALL, MIDDLE, wanted), ready=(SMALL, MIDDLE, wanted))

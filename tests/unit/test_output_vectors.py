@@ -10,7 +10,7 @@ from tests.vector_runs import outcome, run
 
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: vector["id"])
-def test_a_vector_comes_out_right_under_every_cut(vector: Vector) -> None:
+def test_a11_a_vector_comes_out_right_under_every_cut(vector: Vector) -> None:
     outcomes = [outcome(run(vector, tokens)) for tokens in cuts(vector)]
     assert problem(vector, outcomes[0]) is None
     assert all(one == outcomes[0] for one in outcomes)

@@ -1,12 +1,11 @@
 """The messages of a chat request: what OpenAI's clients send, and what the engines get."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     Json,
     JsonValue,
@@ -27,20 +26,34 @@ _ROLES: Mapping[str, Role] = {
 
 
 class ContentPart(Strict):
-    """A piece of a message's content."""
+    """A piece of a message's content: text, or in an earlier answer a refusal, which is text as well."""
 
-    model_config = ConfigDict(extra="ignore")  # what belongs to a part of another type is no error of its own
-
-    type: str
+    type: Literal["text", "refusal"]
     text: str | None = None
+    refusal: str | None = None
+    cache_control: dict[str, JsonValue] | None = None
+    """Asks for what is done anyway: beginnings of prompts are kept."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_known(cls, part: object) -> object:
+        kind = cast(dict[str, object], part).get("type") if isinstance(part, dict) else None
+        if isinstance(kind, str) and kind not in ("text", "refusal"):
+            reason = "the models here take text: parts of type '{type}' are not supported"
+            raise PydanticCustomError("not_supported", reason, {"type": kind})
+        return cast(object, part)
 
     @model_validator(mode="after")
-    def _is_text(self) -> "ContentPart":
-        if self.type != "text":
-            raise PydanticCustomError("not_supported", "'{type}' parts are not supported yet", {"type": self.type})
-        if self.text is None:
-            raise PydanticCustomError("missing_text", "a part of type 'text' needs a text")
+    def _has_its_text(self) -> "ContentPart":
+        (wanted, other) = (self.text, self.refusal) if self.type == "text" else (self.refusal, self.text)
+        if wanted is None or other is not None:
+            raise PydanticCustomError("missing_text", "a part of type '{type}' needs a '{type}'", {"type": self.type})
         return self
+
+    @property
+    def said(self) -> str:
+        """Its text."""
+        return self.text or self.refusal or ""
 
 
 def _parts(content: object) -> object:
@@ -57,11 +70,6 @@ def _nothing_is_empty(arguments: object) -> object:
 
 CallArguments = Annotated[Json[dict[str, JsonValue]], BeforeValidator(_nothing_is_empty)]
 """What a call was made with: a text that holds a JSON object, or nothing."""
-
-
-def _some_text(content: list[ContentPart] | None) -> str:
-    """Parts are joined by line breaks."""
-    return "\n".join(part.text or "" for part in content or ())
 
 
 class CalledFunction(Strict):
@@ -103,13 +111,16 @@ class Message(Strict):
     reasoning: str | None = None
     tool_calls: list[MessageCall] | None = None
     tool_call_id: str | None = None
-    refusal: None = None
+    refusal: str | None = None
+    """An earlier answer's, in place of a content."""
     audio: None = None
     annotations: list[object] | None = None
     function_call: None = None
 
     @model_validator(mode="after")
     def _is_whole(self) -> "Message":
+        if self.role != "assistant" and any(part.type == "refusal" for part in self.content or ()):
+            raise PydanticCustomError("not_refusing", "only a message of role 'assistant' refuses")
         if self.content is None and self.role != "assistant":
             raise PydanticCustomError("no_content", "a message of role '{role}' needs a content", {"role": self.role})
         if self.role == "tool" and not self.tool_call_id:
@@ -122,9 +133,14 @@ class Message(Strict):
         """The message for the engine; `developer` is `system`."""
         return ChatMessage(
             role=_ROLES[self.role],
-            content=_some_text(self.content),
+            content=self._text,
             name=self.name,
             reasoning=self.reasoning_content or self.reasoning,
             tool_calls=tuple(call.to_domain() for call in self.tool_calls or ()),
             tool_call_id=self.tool_call_id,
         )
+
+    @property
+    def _text(self) -> str:
+        """Parts are joined by line breaks."""
+        return self.refusal or "" if self.content is None else "\n".join(part.said for part in self.content)
