@@ -1,4 +1,4 @@
-"""OpenAI's client library, as people have it, against a node with the scripted engine: what it reads, and what it raises."""
+"""OpenAI's client library, as people have it, with the scripted engine: what it reads, and what it raises."""
 
 import asyncio
 import json

@@ -52,7 +52,7 @@ def test_a21_a_seed_gives_each_choice_its_own_text_and_all_of_them_again(sdk: op
     assert three[:1] == texts(sdk, seed=7)
 
 
-def test_a21_the_prompt_of_several_choices_is_computed_and_counted_once(sdk: openai.OpenAI) -> None:
+def test_a21_the_prompt_of_several_choices_counts_once(sdk: openai.OpenAI) -> None:
     question = f"{STORY} It begins in the year 1901. " + "The sea was calm. " * 60
     alone = sdk.chat.completions.create(**asked(question + "Begin.", max_tokens=4)).usage
     several = sdk.chat.completions.create(**asked(question + "Again.", max_tokens=4, n=3, temperature=0)).usage
