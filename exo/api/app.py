@@ -1,9 +1,6 @@
 """The Litestar application: every endpoint, and one handler for whatever goes wrong."""
 
-from collections.abc import Sequence
-
 from litestar import Litestar, Router
-from litestar.config.cors import CORSConfig
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
@@ -16,11 +13,10 @@ from exo.api.error_responses import respond
 from exo.api.openai import chat, completions, models
 from exo.api.openai.responses import creating, stored
 from exo.api.query_names import refuse_unknown
+from exo.api.web_pages import cors_of, refuse_foreign_page
 
 BODY_MOST = 32 * 2**20
 """Bytes of a request's body."""
-CORS_EXPOSED = ["x-request-id", "request-id", "retry-after"]
-"""Headers that a web page may read."""
 
 
 def routes() -> list[HTTPRouteHandler]:
@@ -67,7 +63,7 @@ def create_app(api: Api) -> Litestar:
     return Litestar(
         route_handlers=routes(),
         dependencies={"api": Provide(lambda: api, sync_to_thread=False)},
-        guards=[api.check_access],
+        guards=[refuse_foreign_page, api.check_access],
         before_request=refuse_unknown,
         exception_handlers={Exception: respond},
         openapi_config=OpenAPIConfig(
@@ -75,13 +71,8 @@ def create_app(api: Api) -> Litestar:
             version=__version__,
             openapi_router=Router("/schema", route_handlers=[], include_in_schema=False, opt={OPTION: ANY_KEY}),
         ),
-        cors_config=_cors(api.settings.cors_origins),
+        cors_config=cors_of(api.settings.cors_origins),
         request_max_body_size=BODY_MOST,
         logging_config=None,
         debug=False,
     )
-
-
-def _cors(origins: Sequence[str]) -> CORSConfig | None:
-    """Which web pages may call; a browser's question whether they may needs no key."""
-    return CORSConfig(allow_origins=list(origins), expose_headers=CORS_EXPOSED) if origins else None

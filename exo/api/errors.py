@@ -30,6 +30,7 @@ STATUSES: Mapping[str, int] = {
     "ambiguous_node": 400,
     "invalid_api_key": 401,
     "insufficient_scope": 403,
+    "foreign_page": 403,
     "not_found": 404,
     "model_not_found": 404,
     "model_damaged": 503,

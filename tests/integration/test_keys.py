@@ -230,3 +230,13 @@ def test_a_page_that_is_let_in_may_ask_without_a_key_whether_it_may(secured: Sec
     assert answer.headers["access-control-allow-origin"] == PAGE
     unknown = client.get("/v1/models", headers={"origin": PAGE})
     assert (unknown.status_code, unknown.headers["access-control-allow-origin"]) == (401, PAGE)
+
+
+def test_a_page_that_is_not_let_in_cannot_even_send_what_changes_something(secured: Secured) -> None:
+    def stop(origin: str) -> int:
+        return secured.client("admin").post("/v1/cancel/none", headers={"origin": origin}).status_code
+
+    refused = secured.client("admin").post("/v1/cancel/none", headers={"origin": "null"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "foreign_page")
+    assert [stop("https://elsewhere.example"), stop(PAGE), stop(secured.stack.url)] == [403, 202, 202]
+    assert secured.client("read").get("/state", headers={"origin": "https://elsewhere.example"}).status_code == 200

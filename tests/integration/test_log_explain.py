@@ -285,7 +285,7 @@ async def test_a_long_story_keeps_its_beginning_and_its_end(tmp_path: Path) -> N
     assert story.left_out > 0
 
 
-async def test_a_key_is_not_explained_and_the_error_says_what_shows_it(store: LogStore) -> None:
+async def test_of_a_key_that_nobody_made_the_error_says_what_shows_it(store: LogStore) -> None:
     with pytest.raises(Rejected, match="exo log tail --entity anna"):
         await why(store, "anna", store.position)
 

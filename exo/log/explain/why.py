@@ -137,6 +137,9 @@ class _Chain:
     async def key(self, entity: Entity) -> None:
         """A key: when it was made, by whom, and when it was revoked."""
         own = await self._all(entity, causes.KEY_EVENTS)
+        if not own:
+            advice = f"`exo log tail --entity {entity.id}` shows the events that name it"
+            raise Rejected(f"no event tells that {entity} was made; {advice}", code="not_found", param="entity")
         self.add(own)
         self.nodes |= {NodeId(one.entry.source) for one in own}
 
