@@ -125,8 +125,8 @@ class Capital(BaseModel):
     capital: Literal["Paris", "Rome", "Madrid"]
 
 
-def test_a24_a_response_is_parsed_and_the_conversation_goes_on(node: Stack) -> None:
-    with openai.OpenAI(base_url=f"{node.url}/v1", api_key="none") as client:
+def test_a24_a_response_is_parsed_and_the_conversation_goes_on(real_stack: Stack) -> None:
+    with openai.OpenAI(base_url=f"{real_stack.url}/v1", api_key="none") as client:
         asked = f"{QUESTION} Answer as JSON."
         first = client.responses.parse(
             model=EMBEDDED, input=asked, temperature=0, max_output_tokens=60, text_format=Capital
