@@ -18,10 +18,10 @@ _KIMI = "<|tool_calls_section_begin|>"
 
 
 @cache
-def takes_tools(template: str) -> bool:
-    """Whether the template has a place for tools: whether it names them outside of texts."""
+def names(template: str, variable: str) -> bool:
+    """Whether the template has a place for a variable, such as `tools`: whether it names it outside of texts."""
     expressions = (_LITERAL.sub("", found.group()) for found in _EXPRESSION.finditer(template))
-    return any(re.search(r"\btools\b", expression) for expression in expressions)
+    return any(re.search(rf"\b{variable}\b", expression) for expression in expressions)
 
 
 def with_known_ids(messages: Sequence[Message], template: str) -> list[Message]:

@@ -10,7 +10,7 @@ from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Fatal, Rejected, one_line
 from exo.models.json_file import read_object
 from exo.runner.chat_templates import DEFAULT, check_templates
-from exo.runner.history import Message, takes_tools, with_known_ids, with_written_arguments
+from exo.runner.history import Message, names, with_known_ids, with_written_arguments
 from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
@@ -19,6 +19,7 @@ from exo.runner.structured.compiling import Constraints
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.threads import started
 from exo.runner.structured.vocabulary import Vocabulary
+from exo.runner.thinking import check_thinking
 
 # Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -73,13 +74,13 @@ class HuggingFaceTokenizer:
         """The prompt's tokens by the model's chat template, ending where the assistant begins.
 
         Raises Rejected where there is no template, where the template refuses the messages (a role that it does not
-        know, an order that it does not allow), or where there are tools and the template has no place for them.
+        know, an order that it does not allow), or where there are tools, or a switch, that it has no place for.
         """
         given = arguments or {}
         if not self._chat.chat_template:
             raise Rejected("the model has no chat template", code="no_chat_template")
         template = str(self._chat.get_chat_template(None, given.get("tools")))
-        if given.get("tools") and not takes_tools(template):
+        if given.get("tools") and not names(template, "tools"):
             raise Rejected(
                 "this model's chat template has no place for tools: ask a model that was trained to call tools, or "
                 "leave them out",
@@ -88,9 +89,11 @@ class HuggingFaceTokenizer:
             )
         conversation = with_known_ids(messages, template)
         try:
-            return self._rendered(conversation, given)
+            prompt = self._rendered(conversation, given)
         except Exception as error:  # of any kind: a template computes
             raise Rejected(f"the model's chat template refuses the messages: {error}", param="messages") from error
+        check_thinking(given, template, self.output_format(prompt))
+        return prompt
 
     def encode_text(self, text: str) -> list[int]:
         """A text's tokens as it stands, with what the model wants before any text. Names of special tokens are them."""

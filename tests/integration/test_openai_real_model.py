@@ -101,6 +101,18 @@ def test_an_answer_is_parsed_into_a_model_of_pydantic(sdk: openai.OpenAI, stream
     assert isinstance(choice.message.parsed, City)
 
 
+@pytest.mark.parametrize(("name", "value"), [("reasoning_effort", "high"), ("enable_thinking", True)])
+def test_a_model_that_does_not_think_refuses_to_be_told_how(sdk: openai.OpenAI, name: str, value: object) -> None:
+    with pytest.raises(openai.BadRequestError) as refusal:
+        sdk.chat.completions.create(**asked(extra_body={name: value}))
+    assert (refusal.value.code, refusal.value.param) == ("unsupported_parameter", name)
+
+
+@pytest.mark.parametrize(("name", "value"), [("reasoning_effort", "none"), ("enable_thinking", False)])
+def test_a_model_that_does_not_think_can_be_told_not_to(sdk: openai.OpenAI, name: str, value: object) -> None:
+    assert sdk.chat.completions.create(**asked(extra_body={name: value}, max_tokens=1)).choices
+
+
 def test_a_text_is_continued_without_a_chat_template(sdk: openai.OpenAI) -> None:
     whole = sdk.completions.create(
         model=EMBEDDED, prompt="The capital of France is", max_tokens=4, temperature=0, logprobs=2, echo=False

@@ -115,6 +115,35 @@ def test_tools_are_refused_where_the_template_has_no_place_for_them(tokenizer: H
     assert (caught.value.code, caught.value.param) == ("tools_not_supported", "tools")
 
 
+FORCED = TEMPLATE.replace("<assistant>", "<assistant><think>")
+SILENT = TEMPLATE.replace("<assistant>", "<assistant></think>")
+
+
+@pytest.mark.parametrize(
+    ("template", "given", "param"),
+    [
+        (TEMPLATE, {"reasoning_effort": "high"}, "reasoning_effort"),
+        (TEMPLATE, {"reasoning_effort": "medium"}, None),
+        (TEMPLATE + "{# effort #}{% if reasoning_effort %}{% endif %}", {"reasoning_effort": "high"}, None),
+        (FORCED, {"enable_thinking": True}, None),
+        (FORCED, {"enable_thinking": False}, "enable_thinking"),
+        (FORCED + "{% if enable_thinking %}{% endif %}", {"enable_thinking": False}, None),
+        (SILENT, {"enable_thinking": False}, None),
+        (TOOLS_TEMPLATE, {"enable_thinking": False}, None),
+    ],
+)
+def test_a_switch_that_the_model_would_not_heed_is_refused(
+    tmp_path: Path, template: str, given: dict[str, object], param: str | None
+) -> None:
+    tokenizer = HuggingFaceTokenizer(make_folder(tmp_path, template))
+    if param is None:
+        assert tokenizer.encode_chat(USER, given)
+        return
+    with pytest.raises(Rejected) as caught:
+        tokenizer.encode_chat(USER, given)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+
+
 def test_arguments_are_written_out_for_a_template_that_joins_them_to_text(tmp_path: Path) -> None:
     template = "{% for message in messages %}{% for call in message.tool_calls or [] %}"
     template += "{{ '<' + call.function.name + '>' + call.function.arguments }}{% endfor %}{% endfor %}"
