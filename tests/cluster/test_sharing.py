@@ -85,8 +85,8 @@ def context_that_fills(stack: Stack, model_id: str) -> int:
 
 @needs_mlx
 def test_a27_a_model_that_has_no_room_waits_for_the_answer_that_is_in_its_way(crowded: Stack) -> None:
-    first = Chat(crowded, "Tell me of the sea.", model="first", max_tokens=1000).wait_text()
-    second = Chat(crowded, "Hello", model="second", max_tokens=5)
+    first = Chat(crowded, "Tell me of the sea.", model="first", max_tokens=1000, temperature=0).wait_text()
+    second = Chat(crowded, "Hello", model="second", max_tokens=5, temperature=0)
     wait_until(lambda: len(state(crowded)["generations"]) == 2, "both requests")
     assert first.ended_at is None
     wait_all([first, second], 60)
