@@ -14,34 +14,30 @@ GivenPiece = TextPiece | ReasoningPiece | ToolCallPiece
 class Answer:
     """What has come so far."""
 
-    texts: list[str] = field(default_factory=list[str])
-    reasonings: list[str] = field(default_factory=list[str])
-    calls: list[ToolCallPiece] = field(default_factory=list[ToolCallPiece])
-    logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     pieces: list[GivenPiece] = field(default_factory=list[GivenPiece])
-    """All of it, in order."""
+    """In their order."""
 
     def add(self, item: Item) -> None:
         """Take one more piece."""
         if isinstance(item, GivenPiece):
             self.pieces.append(item)
-        match item:
-            case TextPiece():
-                self.texts.append(item.text)
-                self.logprobs.extend(item.logprobs)
-            case ReasoningPiece():
-                self.reasonings.append(item.text)
-            case ToolCallPiece():
-                self.calls.append(item)
-            case _:
-                pass
 
     @property
     def text(self) -> str:
         """What is neither reasoning nor a call."""
-        return "".join(self.texts)
+        return "".join([piece.text for piece in self.pieces if isinstance(piece, TextPiece)])
 
     @property
     def reasoning(self) -> str:
         """What the model thought before."""
-        return "".join(self.reasonings)
+        return "".join([piece.text for piece in self.pieces if isinstance(piece, ReasoningPiece)])
+
+    @property
+    def calls(self) -> list[ToolCallPiece]:
+        """What the client is asked to call."""
+        return [piece for piece in self.pieces if isinstance(piece, ToolCallPiece)]
+
+    @property
+    def logprobs(self) -> list[TokenLogprobs]:
+        """Of the text's tokens, where they were asked for."""
+        return [one for piece in self.pieces if isinstance(piece, TextPiece) for one in piece.logprobs]

@@ -7,6 +7,7 @@ from litestar.openapi import OpenAPIConfig
 
 from exo import __version__
 from exo.api.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
+from exo.api.anthropic import messages
 from exo.api.cluster import commands, events, health, instances, log, log_check, metrics, previews, state, usage
 from exo.api.context import Api
 from exo.api.error_responses import respond
@@ -34,6 +35,7 @@ def routes() -> list[HTTPRouteHandler]:
             stored.cancel_response,
             stored.delete_response,
             stored.list_input_items,
+            messages.create_message,
             commands.cancel_generation,
         ),
         *with_access(

@@ -240,10 +240,14 @@ def _count(error: ErrorDetails) -> int:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """Of the parameter, without what pydantic adds: that it is about a mapping's key, or which type of several."""
+    """Of the parameter, without what pydantic adds: that it is about a mapping's key, or which type of several, which
+    is a tag of a union, `<text>`, or a type, `list[…]`."""
     path = ""
     for part in location[:-2] if location[-1:] == ("[key]",) else location:
-        if isinstance(part, str) and "[" in part:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif "[" in part:
             break
-        path += f"[{part}]" if isinstance(part, int) else f".{part}"
+        elif not part.startswith("<"):
+            path += f".{part}"
     return path.removeprefix(".")

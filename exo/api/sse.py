@@ -15,6 +15,11 @@ def data(json: bytes) -> bytes:
     return b"data: " + json + b"\n\n"
 
 
+def event(name: str, json: bytes) -> bytes:
+    """One event with a name, by which clients tell what its value is."""
+    return b"event: %b\n" % name.encode() + data(json)
+
+
 def recorded(position: int, json: str) -> bytes:
     """One event with a position, which a client that comes back names as `Last-Event-ID`."""
     return f"id: {position}\ndata: {json}\n\n".encode()

@@ -1,9 +1,9 @@
 """What request bodies are made of, whichever API they are of: nothing is converted, and nothing that would be ignored
 is accepted."""
 
-from typing import Annotated
+from typing import Annotated, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, StringConstraints
 from pydantic_core import PydanticCustomError
 
 
@@ -27,3 +27,20 @@ ModelName = Annotated[str, StringConstraints(min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 """Of a tool or a schema. OpenAI's rule; no model's way of writing calls tears such a name apart."""
 StopSequence = Annotated[str, StringConstraints(min_length=1)]
+
+
+def by_field(name: str, *values: str) -> Discriminator:
+    """Chooses the member of a union, each with a `Tag("<value>")`, by a field. The brackets are what a tag is known by
+    in the place of an error, where it is no part of the path that a client knows."""
+
+    def tag(value: object) -> str | None:
+        found = field_of(value, name)
+        return f"<{found}>" if isinstance(found, str) else None
+
+    message = f"'{name}' must be one of {', '.join(values)}"
+    return Discriminator(tag, custom_error_type="unknown_member", custom_error_message=message)
+
+
+def field_of(value: object, name: str) -> object:
+    """A field of what a client sent, or of the model that was made of it; None where there is none."""
+    return cast("dict[str, object]", value).get(name) if isinstance(value, dict) else getattr(value, name, None)

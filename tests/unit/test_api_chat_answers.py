@@ -109,7 +109,7 @@ def test_a_sign_of_life_is_a_comment_of_one_line() -> None:
 
 
 def test_a4_the_whole_answer_has_the_usage() -> None:
-    answer = Answer(["hel", "lo"])
+    answer = Answer([TextPiece(text="hel"), TextPiece(text="lo")])
     body = json.loads(
         completion(TaskId("t1"), 1700000000, ModelId("m"), [(answer, end("length"))], with_logprobs=False)
     )
@@ -144,14 +144,14 @@ def test_reasoning_is_no_content() -> None:
 
 def test_a_message_with_calls_and_no_text_has_no_content() -> None:
     function = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
-    assert message_of(Answer([], ["h", "m"], [CALL])) == {
+    assert message_of(Answer([ReasoningPiece(text="h"), ReasoningPiece(text="m"), CALL])) == {
         "role": "assistant",
         "content": None,
         "reasoning_content": "hm",
         "reasoning": "hm",
         "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
     }
-    assert message_of(Answer([" "], [], [CALL]))["content"] == " "
+    assert message_of(Answer([TextPiece(text=" "), CALL]))["content"] == " "
     assert message_of(Answer()) == {"role": "assistant", "content": ""}
 
 

@@ -10,6 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from pydantic import BaseModel, ValidationError
 
 import exo
+from exo.api.anthropic import messages
 from exo.api.cluster import commands, events, health, instances, state
 from exo.api.dialects import openai_error
 from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, CommandRefused, GenerationFailed, problem_of
@@ -91,7 +92,7 @@ def test_the_documentation_lists_every_endpoint() -> None:
     text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
     handlers = [
         handler
-        for module in (chat, models, health, state, events, instances, commands)
+        for module in (chat, messages, models, health, state, events, instances, commands)
         for handler in vars(module).values()
         if isinstance(handler, HTTPRouteHandler)
     ]

@@ -12,8 +12,6 @@ from pydantic_core import to_json
 from exo.api.access import may_stop
 from exo.api.context import Api
 from exo.api.errors import CommandRefused
-from exo.api.openai.chat_answers import ID_PREFIX
-from exo.api.openai.responses.ids import RESPONSE_PREFIX
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
 from exo.domain.ids import KeyName, MessageId, TaskId
@@ -28,6 +26,8 @@ PAUSE = 0.02
 _PARAMS = {"no_engine": "engine"}
 """The parameter of a command that a code is about, where it is another than of a request."""
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
+_ANSWER_ID = re.compile(r"[a-z]+[-_]([0-9a-f]{32})")
+"""`chatcmpl-…`, `msg_…`: each API has its own prefix before the id of the task."""
 
 Wait = Annotated[
     float | None, QueryParameter(name="wait", ge=0, le=600, description="Seconds to wait for the outcome; absent: none")
@@ -44,14 +44,13 @@ async def show_command(command_id: str, api: Api) -> Response[bytes]:
 
 @post("/v1/cancel/{task_id:str}", summary="Stop a generation", tags=["Cluster"])
 async def cancel_generation(task_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
-    """Stop a generation by its task's id, or by the id of its completion or response. Others' need the scope admin."""
-    command = CancelGeneration(
-        task_id=TaskId(task_id.removeprefix(ID_PREFIX).removeprefix(RESPONSE_PREFIX)), reason="cancelled over the API"
-    )
-    generation = api.state.generations.get(command.task_id)
+    """Stop a generation by its task's id, or by the id of its answer. Others' need the scope admin."""
+    answer = _ANSWER_ID.fullmatch(task_id)
+    named = TaskId(answer.group(1) if answer else task_id)
+    generation = api.state.generations.get(named)
     if not may_stop(generation and KeyName(generation.key)):
         raise Rejected("this generation is another key's: stopping it needs the scope admin", code="insufficient_scope")
-    return await send(api, command, wait)
+    return await send(api, CancelGeneration(task_id=named, reason="cancelled over the API"), wait)
 
 
 async def send(api: Api, command: Command, wait: float | None) -> Response[bytes]:

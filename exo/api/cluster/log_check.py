@@ -60,7 +60,7 @@ async def _nothing(_store: LogStore) -> None:
 
 
 def _event(name: str, value: object) -> bytes:
-    return f"event: {name}\n".encode() + sse.data(to_json(value))
+    return sse.event(name, to_json(value))
 
 
 def _plain(found: Verification) -> dict[str, object]:

@@ -1,0 +1,84 @@
+"""An answer as Anthropic's message, and the parts of it that streams have too."""
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from typing import assert_never
+
+from pydantic_core import to_json
+
+from exo.api.answer import Answer, GivenPiece
+from exo.domain.ids import ModelId, TaskId
+from exo.domain.messages.chunks import EndPiece, ReasoningPiece, ToolCallPiece
+from exo.domain.sampling import Usage
+
+ID_PREFIX = "msg_"
+
+
+def message(task_id: TaskId, model_id: ModelId, answer: Answer, end: EndPiece, shows_thinking: bool) -> bytes:
+    """The answer in one piece."""
+    head = head_of(task_id, model_id)
+    content = blocks_of(answer.pieces, signature_of(task_id), shows_thinking)
+    return to_json({**head, "content": content, **ending_of(end), "usage": usage_of(end.usage)})
+
+
+def head_of(task_id: TaskId, model_id: ModelId) -> dict[str, object]:
+    """What is known before anything has come."""
+    return {"id": f"{ID_PREFIX}{task_id}", "type": "message", "role": "assistant", "model": model_id}
+
+
+def signature_of(task_id: TaskId) -> str:
+    """Stands where Anthropic proves that thoughts are its own. Clients want one; exo takes any, and looks at none."""
+    return f"exo-{task_id}"
+
+
+def blocks_of(pieces: Sequence[GivenPiece], signature: str, shows_thinking: bool) -> list[dict[str, object]]:
+    """The content: what comes in a row, of one kind, is one block; each call is one."""
+    blocks: list[dict[str, object]] = []
+    for kind, group in groupby(pieces, key=type):
+        if kind is ToolCallPiece:
+            blocks += [_tool_use(piece) for piece in group if isinstance(piece, ToolCallPiece)]
+            continue
+        text = "".join([piece.text for piece in group if not isinstance(piece, ToolCallPiece)])
+        if kind is ReasoningPiece:
+            blocks.append({"type": "thinking", "thinking": text if shows_thinking else "", "signature": signature})
+        elif text:
+            blocks.append({"type": "text", "text": text})
+    return blocks
+
+
+def ending_of(end: EndPiece) -> dict[str, object]:
+    """Why the answer ended, and by which of the stop sequences where one did it."""
+    reason = _stop_reason(end)
+    return {"stop_reason": reason, "stop_sequence": end.stop_sequence if reason == "stop_sequence" else None}
+
+
+def usage_of(usage: Usage) -> dict[str, object]:
+    """Tokens. Those of the prompt that were found in the prefix cache are not among `input_tokens`."""
+    return {
+        "input_tokens": usage.prompt_tokens - usage.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.completion_tokens,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning_tokens},
+    }
+
+
+def _tool_use(call: ToolCallPiece) -> dict[str, object]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)}
+
+
+def _stop_reason(end: EndPiece) -> str:
+    match end.finish_reason:
+        case "tool_calls":
+            return "tool_use"
+        case "length":
+            return "max_tokens"
+        case "content_filter":
+            return "refusal"
+        case "stop":
+            return "end_turn" if end.stop_sequence is None else "stop_sequence"
+        case "cancelled" | "error":
+            raise ValueError(f"a generation that ended with '{end.finish_reason}' has no answer")
+        case _:
+            assert_never(end.finish_reason)

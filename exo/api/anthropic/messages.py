@@ -1,0 +1,38 @@
+"""`POST /v1/messages`."""
+
+from typing import Any
+
+from litestar import Request, Response, post
+from litestar.response import Stream
+
+from exo.api import answering
+from exo.api.anthropic.answers import message
+from exo.api.anthropic.events import EventWriter
+from exo.api.anthropic.requests import MessagesRequest
+from exo.api.bodies import with_body
+from exo.api.context import Api
+from exo.api.models_known import find_model
+from exo.api.request_ids import HEADER
+
+EXAMPLE = {"model": "SmolLM2-135M-Instruct", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello!"}]}
+
+
+@post(
+    "/v1/messages",
+    status_code=200,
+    summary="Answer a conversation",
+    tags=["Anthropic"],
+    operation_class=with_body(EXAMPLE),
+)
+async def create_message(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
+    """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
+    body = MessagesRequest.model_validate_json(await request.body())
+    card = find_model(api.state, body.model)
+    choices = await answering.start(api, card.model_id, [body.to_generation()], request.receive)
+    if body.stream:
+        request_id = request.headers.get(HEADER, "")
+        writer = EventWriter(choices.task_id, card.model_id, request_id, shows_thinking=body.shows_thinking)
+        return await answering.streamed(api, choices, writer.frames)
+    ((answer, end),) = await answering.whole(api, choices)
+    whole = message(choices.task_id, card.model_id, answer, end, body.shows_thinking)
+    return Response(whole, media_type="application/json")
