@@ -9,7 +9,7 @@ from litestar import Response, get, post
 from litestar.params import QueryParameter
 from pydantic_core import to_json
 
-from exo.api.access import may_stop
+from exo.api.access import owns
 from exo.api.context import Api
 from exo.api.errors import CommandRefused
 from exo.bus.inbox import send_command
@@ -48,7 +48,7 @@ async def cancel_generation(task_id: str, api: Api, wait: Wait = None) -> Respon
     answer = _ANSWER_ID.fullmatch(task_id)
     named = TaskId(answer.group(1) if answer else task_id)
     generation = api.state.generations.get(named)
-    if not may_stop(generation and KeyName(generation.key)):
+    if not owns(generation and KeyName(generation.key)):
         raise Rejected("this generation is another key's: stopping it needs the scope admin", code="insufficient_scope")
     return await send(api, CancelGeneration(task_id=named, reason="cancelled over the API"), wait)
 
