@@ -1,4 +1,4 @@
-"""How a process of exo ends: when it is told to, or when what it does cannot go on."""
+"""How a process of exo is started, and how it ends: when it is told to, or when what it does cannot go on."""
 
 import asyncio
 import contextlib
@@ -20,6 +20,11 @@ TOLD_AGAIN = 4.0
 """Seconds after which a process that was told to end and did not is told again. Its last words take two."""
 LOOK_PAUSE = 1.0
 """Seconds between two looks at whether honcho still runs."""
+
+
+def module_command(module: str) -> list[str]:
+    """What starts a module as a process. `-P`: files in the folder that it starts in are not taken for Python's own."""
+    return [sys.executable, "-P", "-m", module]
 
 
 def _never() -> bool:

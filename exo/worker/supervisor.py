@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from exo.domain.runner_spec import RunnerShare, RunnerSpec
 from exo.domain.runner_status import Connecting, Failed, RunnerStatus, Stopped
 from exo.domain.state import State
 from exo.node.cores import compute_cores
+from exo.process import module_command
 
 logger = logging.getLogger(__name__)
 
@@ -135,9 +135,7 @@ class Supervisor:
             return Stopped()
         try:
             child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "exo.runner.main",
+                *module_command("exo.runner.main"),
                 stdin=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )

@@ -18,6 +18,7 @@ from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser
 from exo.runner.structured.guide import Guide
+from exo.runner.structured.vocabulary import VocabularySource
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,17 @@ class Tokenizer(Protocol):
         """What a token adds to the text, a special one its name; empty for a number that stands for none."""
         ...
 
+    def vocabulary_source(self) -> VocabularySource | None:
+        """What another process makes the vocabulary of; None where the engine has no need of guides. It takes a moment:
+        call it in a thread."""
+        ...
+
     def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> Guide | None:
         """What holds the answer to this prompt to the format, or to the calls, that the request demands.
 
-        None where it demands nothing, or the engine has no need of a guide. It may take seconds: call it in a thread
-        of its own. Raises Rejected, with the parameter, for what cannot be held.
+        None where it demands nothing, or the engine has no need of a guide. It may take seconds, and nothing can stop
+        it: call it in a thread, and only with a format that was tried. Raises Rejected, with the parameter, for what
+        cannot be held.
         """
         ...
 

@@ -68,6 +68,9 @@ class ScriptedTokenizer:
             return self._pieces[token - FIRST_PIECE]
         return bytes([token]) if 0 <= token < END_TOKEN else b""
 
+    def vocabulary_source(self) -> None:
+        """None: there are no guides."""
+
     def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> None:
         """None: the script alone says what comes."""
 

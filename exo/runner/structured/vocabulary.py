@@ -4,8 +4,17 @@ from collections.abc import Iterable
 
 from llguidance import LLTokenizer
 
+from exo.domain.base import Frozen
 from exo.errors import Fatal
 from exo.runner.structured.grammars import quoted
+
+
+class VocabularySource(Frozen):
+    """What a vocabulary is made of, here or in another process."""
+
+    tokenizer_json: str
+    """The text of a `tokenizer.json`."""
+    end_tokens: tuple[int, ...]
 
 
 class Vocabulary:
