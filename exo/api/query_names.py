@@ -1,4 +1,4 @@
-"""Query parameters that an endpoint does not have are refused: a misspelt one must not do nothing in silence."""
+"""Query parameters that an endpoint does not have, or has once, are refused: nothing must be dropped in silence."""
 
 from functools import cache
 from typing import Any
@@ -16,10 +16,12 @@ async def refuse_unknown(request: Request[Any, Any, Any]) -> None:
     An endpoint without any takes all: nothing can be misspelt, and probes and clients of other servers add their own.
     """
     known = _known(request.route_handler)
-    for name in request.query_params if known else ():
+    for name, values in request.query_params.dict().items() if known else ():
         if name not in known:
             reason = f"'{name}' is no parameter of {request.url.path}: there are {', '.join(known)}"
             raise Rejected(reason, code="unsupported_parameter", param=name)
+        if len(values) > 1:
+            raise Rejected(f"'{name}' is given {len(values)} times: give it once", param=name)
 
 
 @cache

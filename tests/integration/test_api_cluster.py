@@ -148,6 +148,14 @@ def test_an_engine_that_no_node_has_is_refused_as_the_engine(client: httpx.Clien
     assert (answer.status_code, error["code"], error["param"]) == (409, "no_engine", "engine")
 
 
+def test_a_parameter_that_is_given_twice_is_refused_by_its_name(client: httpx.Client) -> None:
+    answer = client.get("/log?limit=1&limit=2")
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("invalid_request", "limit")
+    assert "2 times" in error["message"]
+
+
 def test_an_endpoint_without_parameters_takes_those_of_other_servers(client: httpx.Client) -> None:
     assert client.get("/v1/models", params={"api-version": "1"}).status_code == 200
 

@@ -144,6 +144,15 @@ async def test_a_runner_whose_folder_of_programs_is_gone_fails_with_the_reason(
     await until(lambda: not supervisor.processes, "room for another try")
 
 
+async def test_files_in_the_folder_of_the_start_are_not_taken_for_pythons_own(
+    supervisor: Supervisor, bus: Bus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "random.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.chdir(tmp_path)
+    supervisor.start(runner("r1"), "")
+    assert (await statuses(bus, "ready"))[-1].status.type == "ready"
+
+
 async def test_closing_ends_every_process(supervisor: Supervisor, until: "Until") -> None:
     for number in range(3):
         supervisor.start(runner(f"r{number}"), "")
