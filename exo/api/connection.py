@@ -7,7 +7,7 @@ import asyncio
 from typing import Any, ClassVar
 
 from httptools import HttpParserError
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from exo.api.dialects import dialect_of
 from exo.api.errors import Problem
@@ -48,6 +48,8 @@ class Connection(HttpToolsProtocol):
         self._problem: Problem | None = None
         """Why it was refused."""
         self._clock: asyncio.TimerHandle | None = None
+        self._open: list[RequestResponseCycle] = []
+        """Requests without a whole answer: the one that is answered, and those that wait behind it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  as uvicorn has it
         """A client is there."""
@@ -58,9 +60,12 @@ class Connection(HttpToolsProtocol):
             self._set_clock(self.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """It is gone. All its requests are told; uvicorn tells the last one only, and the one before would write on."""
         self._stop_clock()
         super().connection_lost(exc)
+        for cycle in self._open:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         """Some bytes, which may hold a part of a request, one, or several."""
@@ -92,6 +97,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         self._stop_clock()
         super().on_headers_complete()
+        self._open = [*(cycle for cycle in self._open if not cycle.response_complete), self.cycle]
 
     def on_message_complete(self) -> None:
         """A request is whole."""
