@@ -149,7 +149,7 @@ def test_an_engine_that_no_node_has_is_refused_as_the_engine(client: httpx.Clien
 
 
 def test_a_parameter_that_is_given_twice_is_refused_by_its_name(client: httpx.Client) -> None:
-    answer = client.get("/log?limit=1&limit=2")
+    answer = client.get("/log/events?limit=1&limit=2")
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert (error["code"], error["param"]) == ("invalid_request", "limit")
