@@ -41,7 +41,7 @@ def only_one(home: Path, process: str) -> Generator[None]:
     file = home / f"{process}.lock"
     with locked_if_free(file) as free:
         if not free:
-            raise Fatal(f"another {process}{named(file)} runs with the home {home}: end it, or set EXO_HOME to another")
+            raise Fatal(f"another {process} runs with the home {home}{named(file)}: end it, or set EXO_HOME to another")
         yield
 
 

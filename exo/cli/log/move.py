@@ -68,7 +68,7 @@ def no_master(path: Path) -> Generator[None]:
     file = home / "master.lock"
     with locked_if_free(file) as free:
         if not free:
-            raise Rejected(f"a master{named(file)} runs with the home {home}: stop the node first")
+            raise Rejected(f"a master runs with the home {home}{named(file)}: stop the node first")
         yield
 
 
