@@ -99,9 +99,9 @@ def payer() -> KeyName:
     return ANONYMOUS if key is None else key.name
 
 
-def may_stop(owner: KeyName | None) -> bool:
-    """Whether the current request may stop a generation of this key: its own, or as an admin any. None: a generation
-    that is not there."""
+def owns(owner: KeyName | None) -> bool:
+    """Whether the current request may do as it likes with what this key asked for: its own, or as an admin any. None:
+    with what is not there."""
     key = current_key.get()
     return key is None or "admin" in key.scopes or owner in (None, key.name)
 

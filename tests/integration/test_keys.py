@@ -150,6 +150,19 @@ def test_a_key_stops_its_own_generations_and_an_admin_all(secured: Secured) -> N
             assert "cancelled" in "".join(lines)
 
 
+def test_a_response_is_shown_to_the_key_that_asked_for_it_and_to_admins(secured: Secured) -> None:
+    other = bearer(create(secured.stack, "curious", "inference"))
+    made = secured.client("inference").post("/v1/responses", json={"model": "exo/scripted", "input": "hi"})
+    path, again = f"/v1/responses/{made.json()['id']}", {"model": "exo/scripted", "input": "x"}
+    wait_until(lambda: secured.client().get("/v1/models", headers=other).status_code == 200, "the key to be known", 5)
+    assert secured.client("inference").get(path).status_code == 200
+    assert secured.client("admin").get(path).status_code == 200
+    assert secured.client().get(path, headers=other).json()["error"]["code"] == "response_not_found"
+    assert secured.client().delete(path, headers=other).status_code == 404
+    more = {**again, "previous_response_id": made.json()["id"]}
+    assert secured.client().post("/v1/responses", json=more, headers=other).status_code == 400
+
+
 def test_a_revoked_key_lets_nobody_in_any_more_and_its_open_stream_ends_well(secured: Secured) -> None:
     secret = create(secured.stack, "short-lived")
     paced, client = chat({"tokens": ["x"] * 60, "pace": 0.05}, stream=True), secured.client()

@@ -9,7 +9,7 @@ from litestar import Response, get, post
 from litestar.params import QueryParameter
 from pydantic_core import to_json
 
-from exo.api.access import may_stop
+from exo.api.access import owns
 from exo.api.context import Api
 from exo.api.errors import CommandRefused
 from exo.api.openai.chat_answers import ID_PREFIX
@@ -49,7 +49,7 @@ async def cancel_generation(task_id: str, api: Api, wait: Wait = None) -> Respon
         task_id=TaskId(task_id.removeprefix(ID_PREFIX).removeprefix(RESPONSE_PREFIX)), reason="cancelled over the API"
     )
     generation = api.state.generations.get(command.task_id)
-    if not may_stop(generation and KeyName(generation.key)):
+    if not owns(generation and KeyName(generation.key)):
         raise Rejected("this generation is another key's: stopping it needs the scope admin", code="insufficient_scope")
     return await send(api, command, wait)
 

@@ -8,6 +8,7 @@ from litestar.response import Stream
 from pydantic_core import to_json
 
 from exo.api import answering
+from exo.api.access import payer
 from exo.api.bodies import with_body
 from exo.api.choices import Choices
 from exo.api.context import Api
@@ -42,7 +43,7 @@ async def create_response(request: Request[Any, Any, Any], api: Api) -> Response
     now = int(time.time())
 
     def record(task_id: TaskId, created: int = now) -> ResponseRecord:
-        return ResponseRecord(task_id=task_id, created=created, model_id=card.model_id, body=raw.decode())
+        return ResponseRecord(task_id=task_id, created=created, model_id=card.model_id, body=raw.decode(), key=payer())
 
     async def stored(task_id: TaskId) -> None:
         if body.is_stored:

@@ -2,14 +2,14 @@
 
 from functools import cached_property
 
-from pydantic import ValidationError
-
+from exo.api.access import owns
 from exo.api.openai.responses.ids import not_found, response_id
 from exo.api.openai.responses.requests import ResponseRequest
 from exo.bus.client import Bus
 from exo.bus.requests import get_record, put_record
 from exo.domain.base import Frozen
-from exo.domain.ids import ModelId, TaskId
+from exo.domain.ids import KeyName, ModelId, TaskId
+from exo.domain.keys import ANONYMOUS
 
 
 class ResponseRecord(Frozen):
@@ -21,6 +21,8 @@ class ResponseRecord(Frozen):
     model_id: ModelId
     body: str
     """As the client sent it."""
+    key: KeyName = ANONYMOUS
+    """Whose it is."""
 
     @cached_property
     def request(self) -> ResponseRequest:
@@ -34,11 +36,11 @@ async def keep(bus: Bus, record: ResponseRecord) -> None:
 
 
 async def find(bus: Bus, task_id: TaskId) -> ResponseRecord:
-    """What is kept of a response. Raises Rejected where it was never kept, or is gone, and Retryable."""
+    """What is kept of a response. Raises Rejected where nothing is, or it is another key's, and Retryable."""
     payload = await get_record(bus, task_id)
     if payload is None:
         raise not_found(response_id(task_id))
-    try:
-        return ResponseRecord.model_validate_json(payload)
-    except ValidationError as error:
-        raise not_found(response_id(task_id)) from error
+    record = ResponseRecord.model_validate_json(payload)
+    if not owns(record.key):
+        raise not_found(response_id(task_id))
+    return record
