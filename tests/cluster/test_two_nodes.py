@@ -130,25 +130,6 @@ def test_placing_that_is_not_to_wait_says_where_and_no_more(stack: Stack) -> Non
     assert stack.cli("unload", placed.stdout.partition(":")[0]).returncode == 0
 
 
-def test_ctrl_c_leaves_a_placed_model_loading_and_says_so(workers: tuple[Stack, Stack]) -> None:
-    stack, _ = workers
-    node_id = node_of(stack)
-    stack.signal("worker", signal.SIGSTOP)  # so that nothing loads meanwhile
-    try:
-        command = [sys.executable, "-c", EXO, "place", MODEL, "--node", node_id]
-        with subprocess.Popen(command, env=stack.environment, stdout=subprocess.PIPE, text=True) as placing:
-            assert placing.stdout is not None
-            placed, waiting = placing.stdout.readline(), placing.stdout.readline()
-            assert waiting.endswith(": waiting\n")
-            placing.send_signal(signal.SIGINT)
-            assert placing.stdout.read() == "it goes on loading: `exo status` shows how far it is\n"
-        assert placing.returncode == 128 + signal.SIGINT
-        assert placed.partition(":")[0] in httpx.get(f"{stack.url}/state/instances").json()
-    finally:
-        stack.signal("worker", signal.SIGCONT)
-    assert stack.cli("unload", placed.partition(":")[0]).returncode == 0
-
-
 @pytest.fixture
 def both(workers: tuple[Stack, Stack]) -> Iterator[str]:
     """An instance over both nodes, ready."""
@@ -221,3 +202,23 @@ def test_a_lost_node_takes_the_instance_and_who_asks_next_gets_another(workers: 
 
 def node_of(stack: Stack) -> str:
     return (stack.home / "node_id").read_text().strip()
+
+
+def test_ctrl_c_leaves_a_placed_model_loading_and_says_so(workers: tuple[Stack, Stack]) -> None:
+    """The last one: links to a worker that hangs are lost, and come back one by one."""
+    stack, _ = workers
+    node_id = node_of(stack)
+    stack.signal("worker", signal.SIGSTOP)  # so that nothing loads meanwhile
+    try:
+        command = [sys.executable, "-c", EXO, "place", MODEL, "--node", node_id]
+        with subprocess.Popen(command, env=stack.environment, stdout=subprocess.PIPE, text=True) as placing:
+            assert placing.stdout is not None
+            placed, waiting = placing.stdout.readline(), placing.stdout.readline()
+            assert waiting.endswith(": waiting\n")
+            placing.send_signal(signal.SIGINT)
+            assert placing.stdout.read() == "it goes on loading: `exo status` shows how far it is\n"
+        assert placing.returncode == 128 + signal.SIGINT
+        assert placed.partition(":")[0] in httpx.get(f"{stack.url}/state/instances").json()
+    finally:
+        stack.signal("worker", signal.SIGCONT)
+    assert stack.cli("unload", placed.partition(":")[0]).returncode == 0

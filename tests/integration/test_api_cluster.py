@@ -194,7 +194,7 @@ def test_a_generation_is_cancelled_by_the_id_of_its_answer(client: httpx.Client,
     script = json.dumps({"tokens": ["x"] * 500, "pace": 0.05})
     body = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": script}]}
     with client.stream("POST", "/v1/chat/completions", json=body) as response:
-        lines = response.iter_lines()
+        lines = (line for line in response.iter_lines() if line.startswith("data: "))
         answer_id = json.loads(next(lines).removeprefix("data: "))["id"]
         assert httpx.post(f"{shared_stack.url}/v1/cancel/{answer_id}?wait=5").status_code == 200
         rest = [line for line in lines if line]
