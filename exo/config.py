@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     log_prompts: bool = False
     """Keep prompts and answers in the event log. Off: they never enter it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Literal["text", "json"] = "text"
+    """Of what the processes say: lines for people, or one JSON object a line."""
 
     @property
     def api_url(self) -> str:

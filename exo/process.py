@@ -11,7 +11,7 @@ import uvloop
 
 from exo.errors import ExoError, Fatal
 from exo.honcho import honcho_watch
-from exo.log_setup import setup_logging
+from exo.log_setup import LogFormat, setup_logging
 
 logger = logging.getLogger(__name__)
 
@@ -83,10 +83,10 @@ def run_loop(work: Coroutine[object, object, None]) -> None:
         runner.run(work)
 
 
-def run_process(work: Coroutine[object, object, None], log_level: str) -> None:
+def run_process(work: Coroutine[object, object, None], log_level: str, log_format: LogFormat) -> None:
     """Run a process' main coroutine until it ends, is told to, or is left by the honcho that started it. A Fatal is one
     line and its exit code."""
-    setup_logging(log_level)
+    setup_logging(log_level, log_format)
     try:
         run_loop(until_stopped(work, honcho_watch()))
     except ExoError as error:

@@ -3,16 +3,34 @@
 from litestar import Litestar, Router
 from litestar.di import Provide
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi import OpenAPIConfig
 
 from exo import __version__
 from exo.api.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
 from exo.api.anthropic import messages
-from exo.api.cluster import commands, events, health, instances, log, log_check, metrics, previews, state, usage
+from exo.api.cluster import (
+    commands,
+    events,
+    health,
+    instances,
+    log,
+    log_check,
+    metrics,
+    nodes,
+    placements,
+    previews,
+    readiness,
+    state,
+    traces,
+    usage,
+)
+from exo.api.cluster import (
+    models as cluster_models,
+)
 from exo.api.context import Api
 from exo.api.error_responses import respond
-from exo.api.openai import chat, completions, models
+from exo.api.openai import bench, chat, completions, models
 from exo.api.openai.responses import creating, stored
+from exo.api.openapi_document import DocumentConfig
 from exo.api.query_names import refuse_unknown
 from exo.api.web_pages import cors_of, refuse_foreign_page
 
@@ -30,6 +48,7 @@ def routes() -> list[HTTPRouteHandler]:
             INFERENCE,
             chat.chat_completions,
             completions.completions,
+            bench.bench_chat_completions,
             creating.create_response,
             stored.show_response,
             stored.cancel_response,
@@ -55,8 +74,17 @@ def routes() -> list[HTTPRouteHandler]:
             previews.show_previews,
             commands.show_command,
             usage.show_usage,
+            traces.list_traces,
+            traces.show_trace,
+            nodes.show_node_id,
+            nodes.show_capabilities,
+            cluster_models.list_models,
+            cluster_models.list_downloads,
+            placements.show_placement,
+            readiness.await_instance,
+            instances.list_instances,
         ),
-        *with_access(ADMIN, instances.place_instance, instances.delete_instance),
+        *with_access(ADMIN, instances.place_instance, instances.delete_instance, placements.create_instance),
     ]
 
 
@@ -68,7 +96,7 @@ def create_app(api: Api) -> Litestar:
         guards=[refuse_foreign_page, api.check_access],
         before_request=refuse_unknown,
         exception_handlers={Exception: respond},
-        openapi_config=OpenAPIConfig(
+        openapi_config=DocumentConfig(
             title="exo",
             version=__version__,
             openapi_router=Router("/schema", route_handlers=[], include_in_schema=False, opt={OPTION: ANY_KEY}),

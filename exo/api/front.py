@@ -1,6 +1,7 @@
 """What uvicorn talks to: names each request, and answers from the start, even while NATS is not there yet."""
 
 import asyncio
+import logging
 
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -11,6 +12,9 @@ from exo.api.dialects import dialect_of
 from exo.api.errors import Problem
 from exo.api.metrics.meters import Meters
 from exo.api.request_ids import name_request
+from exo.log_setup import current_request
+
+logger = logging.getLogger(__name__)
 
 
 class Front:
@@ -27,12 +31,14 @@ class Front:
         """One connection, as ASGI has it."""
         request_id, path = name_request(scope), scope["path"]
         names = [(header.encode(), request_id) for header in dialect_of(path).request_id_headers]
+        current_request.set(request_id.decode())
         is_answered = False
 
         async def named(message: Message) -> None:
             nonlocal is_answered
             if message["type"] == "http.response.start":
                 is_answered = True
+                logger.debug("%s %s: %d", scope.get("method"), path, message["status"])
                 self._meters.answered(str(scope.get("method")), scope.get("path_template", ""), message["status"])
                 message["headers"] = [*message.get("headers", ()), *names]
             await send(message)

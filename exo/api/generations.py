@@ -22,6 +22,7 @@ from exo.domain.messages.commands import CancelGeneration, StartGeneration
 from exo.domain.messages.requests import CHARACTERS_PER_TOKEN, GenerationRequest
 from exo.domain.state import State
 from exo.errors import ExoError, Rejected, Retryable
+from exo.log_setup import current_task
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Generations:
         pace = self._meters.pace(model_id, time.monotonic())
         generation = self._new(TaskId(new_id()), model_id, in_background, pace)
         self._add(generation)
+        current_task.set(generation.task_id)
         return generation
 
     async def reopen(self, task_id: TaskId, model_id: ModelId, *, in_background: bool) -> Generation:

@@ -14,7 +14,7 @@ def nats() -> None:
     from exo.node.identity import node_id
 
     settings = load_settings()
-    setup_logging(settings.log_level)
+    setup_logging(settings.log_level, settings.log_format)
     raise typer.Exit(run_server(settings.home, settings.nats_url, node_id(settings.home)))
 
 
@@ -24,7 +24,7 @@ def master() -> None:
     from exo.process import run_process
 
     settings = load_settings()
-    run_process(run_master(settings), settings.log_level)
+    run_process(run_master(settings), settings.log_level, settings.log_format)
 
 
 def worker() -> None:
@@ -33,7 +33,7 @@ def worker() -> None:
     from exo.worker.main import run_worker
 
     settings = load_settings()
-    run_process(run_worker(settings), settings.log_level)
+    run_process(run_worker(settings), settings.log_level, settings.log_format)
 
 
 def api(
@@ -46,4 +46,4 @@ def api(
     from exo.process import run_process
 
     settings = load_settings(api_insecure=True) if insecure else load_settings()
-    run_process(run_api(settings), settings.log_level)
+    run_process(run_api(settings), settings.log_level, settings.log_format)

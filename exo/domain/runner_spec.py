@@ -1,5 +1,7 @@
 """What a runner is told at its start, as one line of JSON on standard input."""
 
+from typing import Literal
+
 from pydantic import PositiveFloat, PositiveInt
 
 from exo.domain.base import Frozen
@@ -20,6 +22,7 @@ class RunnerSpec(Frozen):
     nats_url: str
     cluster: str
     log_level: str
+    log_format: Literal["text", "json"] = "text"
     step_timeout: PositiveFloat = 60.0
     threads: PositiveInt = 1
     """Most threads to compute with on a CPU: this runner's part of the cores."""

@@ -47,6 +47,11 @@ class EngineThread:
         """Requests in the engine."""
         return self._engine.in_flight
 
+    @property
+    def peak_memory_bytes(self) -> int:
+        """As the engine has it."""
+        return self._engine.peak_memory_bytes
+
     def start(self) -> None:
         """Begin to take calls."""
         self._thread.start()

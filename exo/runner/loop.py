@@ -20,6 +20,7 @@ from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Tas
 from exo.domain.runner_spec import RunnerSpec
 from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.errors import Rejected, Retryable
+from exo.log_setup import current_task
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
@@ -128,6 +129,7 @@ class RunnerLoop:
         return opened
 
     async def _prepare(self, task_id: TaskId) -> _Prepared:
+        current_task.set(task_id)
         request = await self._request(task_id)
         prompt = await self._encode(request)
         return _Prepared(request, prompt, await self._guide(request, prompt))
@@ -135,6 +137,7 @@ class RunnerLoop:
     async def _start(self, opened: _Opened, before: asyncio.Task[None] | None) -> None:
         """Hands a request over when it is prepared; with several ranks after the one before, as every rank does."""
         task = opened.task
+        current_task.set(task.task_id)
         await asyncio.wait([opened.preparing])
         if before is not None and len(self._processes) > 1:
             await asyncio.wait([before])
@@ -224,6 +227,7 @@ class RunnerLoop:
         await self._end(generation.task, end, "".join(generation.text))
 
     async def _end(self, task: GenerateTask, end: EndPiece, text: str) -> None:
+        end = end.replaced({"peak_memory_bytes": self._engine.peak_memory_bytes})
         await self._chunks.send(task.task_id, end)
         self._chunks.end(task.task_id)
         report = GenerationEnded(
@@ -250,6 +254,7 @@ class RunnerLoop:
         sending.add_done_callback(self._reports.discard)
 
     async def _report(self, report: GenerationEnded) -> None:
+        current_task.set(report.task_id)
         try:
             await send_report(self._bus, self._spec.shard.runner_id, report, REPORT_PATIENCE)
         except Retryable as error:

@@ -49,7 +49,7 @@ PROGRESS_PAUSE = 2.0
 def main() -> None:
     """Read the spec, run, and leave without waiting for a step that may never end."""
     spec = RunnerSpec.model_validate_json(sys.stdin.readline())
-    setup_logging(spec.log_level)
+    setup_logging(spec.log_level, spec.log_format)
     threads = ThreadShare(spec.threads)
     threading.Thread(target=_listen_to_worker, args=(threads,), name="lifeline", daemon=True).start()
     code = 0

@@ -79,6 +79,7 @@ class Supervisor:
             nats_url=self._settings.nats_url,
             cluster=self._settings.cluster,
             log_level=self._settings.log_level,
+            log_format=self._settings.log_format,
             step_timeout=self._settings.step_timeout,
             threads=self._threads(),
         )

@@ -9,9 +9,9 @@ from exo.api import answering
 from exo.api.anthropic.answers import message
 from exo.api.anthropic.events import EventWriter
 from exo.api.anthropic.requests import MessagesRequest
-from exo.api.bodies import with_body
 from exo.api.context import Api
 from exo.api.models_known import find_model
+from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.request_ids import HEADER
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello!"}]}
@@ -22,7 +22,7 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "max_tokens": 50, "messages": [{"ro
     status_code=200,
     summary="Answer a conversation",
     tags=["Anthropic"],
-    operation_class=with_body(EXAMPLE),
+    operation_class=operation(body=MessagesRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
 )
 async def create_message(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""

@@ -12,11 +12,13 @@ from pydantic_core import to_json
 from exo.api.access import owns
 from exo.api.context import Api
 from exo.api.errors import CommandRefused
+from exo.api.openapi import Outcome, command, operation
+from exo.api.task_names import task_named
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
 from exo.domain.ids import KeyName, MessageId, TaskId
 from exo.domain.messages.commands import CancelGeneration, Command
-from exo.domain.messages.events import CommandRejected, Recorded
+from exo.domain.messages.events import CommandRejected, GenerationQueued, Recorded
 from exo.domain.state import State
 from exo.errors import Rejected
 
@@ -26,15 +28,18 @@ PAUSE = 0.02
 _PARAMS = {"no_engine": "engine"}
 """The parameter of a command that a code is about, where it is another than of a request."""
 _COMMAND_ID = re.compile(r"[0-9a-f]{32}")
-_ANSWER_ID = re.compile(r"[a-z]+[-_]([0-9a-f]{32})")
-"""`chatcmpl-…`, `msg_…`: each API has its own prefix before the id of the task."""
 
 Wait = Annotated[
     float | None, QueryParameter(name="wait", ge=0, le=600, description="Seconds to wait for the outcome; absent: none")
 ]
 
 
-@get("/v1/commands/{command_id:str}", summary="What became of a command", tags=["Cluster"])
+@get(
+    "/v1/commands/{command_id:str}",
+    summary="What became of a command",
+    tags=["Cluster"],
+    operation_class=operation(answer=Outcome),
+)
 async def show_command(command_id: str, api: Api) -> Response[bytes]:
     """`pending`, `done` or `rejected`, with the events that it led to."""
     if not _COMMAND_ID.fullmatch(command_id):
@@ -42,15 +47,30 @@ async def show_command(command_id: str, api: Api) -> Response[bytes]:
     return _outcome(MessageId(command_id), await ask_outcome(api.bus, MessageId(command_id), ASK))
 
 
-@post("/v1/cancel/{task_id:str}", summary="Stop a generation", tags=["Cluster"])
-async def cancel_generation(task_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
-    """Stop a generation by its task's id, or by the id of its answer. Others' need the scope admin."""
-    answer = _ANSWER_ID.fullmatch(task_id)
-    named = TaskId(answer.group(1) if answer else task_id)
-    generation = api.state.generations.get(named)
+@post(
+    "/v1/cancel/{name:str}",
+    status_code=202,
+    summary="Stop a generation",
+    tags=["Cluster"],
+    operation_class=command(),
+)
+async def cancel_generation(name: str, api: Api, wait: Wait = None) -> Response[bytes]:
+    """Stop a generation by its task's id, by that of its answer, or by the command that started it. Others' need the
+    scope admin."""
+    task_id = await _task_of(api, name)
+    generation = api.state.generations.get(task_id)
     if not owns(generation and KeyName(generation.key)):
         raise Rejected("this generation is another key's: stopping it needs the scope admin", code="insufficient_scope")
-    return await send(api, CancelGeneration(task_id=named, reason="cancelled over the API"), wait)
+    return await send(api, CancelGeneration(task_id=task_id, reason="cancelled over the API"), wait)
+
+
+async def _task_of(api: Api, name: str) -> TaskId:
+    """The task that a name stands for; the name itself where State knows no better, since it may be behind."""
+    task_id = task_named(name)
+    if task_id in api.state.generations or not _COMMAND_ID.fullmatch(name):
+        return task_id
+    events = [one.entry.event for one in await ask_outcome(api.bus, MessageId(name), ASK)]
+    return next((event.task_id for event in events if isinstance(event, GenerationQueued)), task_id)
 
 
 async def send(api: Api, command: Command, wait: float | None) -> Response[bytes]:

@@ -10,6 +10,7 @@ from litestar.response import Stream
 
 from exo.api import sse
 from exo.api.context import Api
+from exo.api.openapi import EVENTS, operation
 
 HEARTBEAT = 10.0
 """Seconds of silence before a sign of life."""
@@ -28,7 +29,12 @@ LastEventId = Annotated[
 ]
 
 
-@get("/events", summary="Follow the event log", tags=["Cluster"])
+@get(
+    "/events",
+    summary="Follow the event log",
+    tags=["Cluster"],
+    operation_class=operation(media_types=(EVENTS,)),
+)
 async def follow_events(api: Api, after: Position = None, last_event_id: LastEventId = None) -> Stream:
     """Every event from a position on, then those that come, as server-sent events with the position as their id."""
     position = last_event_id if last_event_id is not None else after

@@ -1,12 +1,15 @@
 """`GET /health` and `GET /ready`: whether the process lives, and whether a request would be answered now."""
 
 import time
+from typing import NotRequired
 
 from litestar import Response, get
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from exo.api.context import Api
 from exo.api.loading import Loading
+from exo.api.openapi import operation
 from exo.api.progress import statuses_of
 from exo.bus.lease import holder
 from exo.domain.instance import Instance
@@ -17,17 +20,29 @@ FRESH = 10.0
 """Seconds that a node's last figures count as a sign of life."""
 
 
-@get("/health", summary="Does the process live", tags=["Cluster"])
+@get("/health", summary="Does the process live", tags=["Cluster"], operation_class=operation(answer=dict[str, str]))
 async def health() -> dict[str, str]:
     """Always 200."""
     return {"status": "ok"}
 
 
-@get("/ready", summary="Would a request be answered now", tags=["Cluster"])
+class ReadyAnswer(TypedDict):
+    """Whether it would, and else everything that is in the way."""
+
+    ready: bool
+    reasons: NotRequired[list[str]]
+
+
+@get(
+    "/ready",
+    summary="Would a request be answered now",
+    tags=["Cluster"],
+    operation_class=operation(answer=ReadyAnswer, others={503: ReadyAnswer}),
+)
 async def ready(api: Api) -> Response[bytes]:
     """200, or 503 with everything that is in the way."""
     reasons = await reasons_against(api)
-    body = {"ready": False, "reasons": reasons} if reasons else {"ready": True}
+    body: ReadyAnswer = {"ready": False, "reasons": reasons} if reasons else {"ready": True}
     return Response(to_json(body), status_code=503 if reasons else 200, media_type="application/json")
 
 

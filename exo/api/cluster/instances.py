@@ -1,19 +1,22 @@
 """Instances: placed, looked at, deleted."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from litestar import Request, Response, delete, get, post
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
-from exo.api.bodies import with_body
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
 from exo.api.instances_known import find_instance, full_id
 from exo.api.models_known import find_model
 from exo.api.nodes_known import find_node
+from exo.api.openapi import command, operation
+from exo.domain.instance import Instance
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.messages.commands import DeleteInstance, PlaceInstance
+from exo.domain.runner_status import RunnerStatus
 from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import Runner, State, generations_on, is_ready
 
@@ -51,38 +54,89 @@ class PlaceRequest(BaseModel):
     status_code=202,
     summary="Load a model",
     tags=["Cluster"],
-    operation_class=with_body({"model_id": "SmolLM2-135M-Instruct", "slots": 4, "min_nodes": 2}),
+    operation_class=command(body=PlaceRequest, example={"model_id": "SmolLM2-135M-Instruct", "slots": 4}),
 )
 async def place_instance(request: Request[Any, Any, Any], api: Api, wait: Wait = None) -> Response[bytes]:
     """Place one more instance of a model on the nodes that have room for it."""
     body = PlaceRequest.model_validate_json(await request.body())
-    command = body.to_command(api.state)
+    placing = body.to_command(api.state)
     api.check_room()
-    return await send(api, command, wait)
+    return await send(api, placing, wait)
 
 
-@delete("/instance/{instance_id:str}", status_code=202, summary="Unload a model", tags=["Cluster"])
+@delete(
+    "/instance/{instance_id:str}",
+    status_code=202,
+    summary="Unload a model",
+    tags=["Cluster"],
+    operation_class=command(),
+)
 async def delete_instance(instance_id: str, api: Api, wait: Wait = None) -> Response[bytes]:
     """Take an instance away, and cancel what runs on it."""
     return await send(api, DeleteInstance(instance_id=full_id(api.state, instance_id)), wait)
 
 
-@get("/instance/{instance_id:str}", summary="One instance", tags=["Cluster"])
+class RunnerShown(TypedDict):
+    """A runner as State has it, and while it reads its weights, how far it is."""
+
+    runner_id: str
+    instance_id: str
+    node_id: str
+    status: RunnerStatus
+    since: float
+    process: str
+    failures: int
+    retry_at: float
+    loaded_layers: NotRequired[int]
+    total_layers: NotRequired[int]
+
+
+class InstanceShown(TypedDict):
+    """An instance, its runners by rank, and the generations that it has."""
+
+    instance: Instance
+    runners: list[RunnerShown]
+    ready: bool
+    running: int
+
+
+class InstancesShown(TypedDict):
+    """All of them, by id."""
+
+    instances: list[InstanceShown]
+
+
+@get("/instance", summary="All instances", tags=["Cluster"], operation_class=operation(answer=InstancesShown))
+async def list_instances(api: Api) -> Response[bytes]:
+    """Every instance, as `/instance/{id}` shows it."""
+    found = [_shown(api, instance) for _, instance in sorted(api.state.instances.items())]
+    answer: InstancesShown = {"instances": found}
+    return Response(to_json(answer), media_type="application/json")
+
+
+@get(
+    "/instance/{instance_id:str}",
+    summary="One instance",
+    tags=["Cluster"],
+    operation_class=operation(answer=InstanceShown),
+)
 async def show_instance(instance_id: str, api: Api) -> Response[bytes]:
     """An instance with its runners' statuses."""
+    return Response(to_json(_shown(api, find_instance(api.state, instance_id))), media_type="application/json")
+
+
+def _shown(api: Api, instance: Instance) -> InstanceShown:
     state = api.state
-    instance = find_instance(state, instance_id)
-    body = {
-        "instance": instance.model_dump(mode="json"),
+    return {
+        "instance": instance,
         "runners": [_runner(api, state.runners[runner_id]) for runner_id in instance.runner_ids],
         "ready": is_ready(state, instance),
         "running": len(generations_on(state, instance.instance_id)),
     }
-    return Response(to_json(body), media_type="application/json")
 
 
-def _runner(api: Api, runner: Runner) -> dict[str, Any]:
-    """Its part of State, and how far it is where it reads its weights."""
-    layers = api.loading.layers_of(runner)
-    progress = {} if layers is None else {"loaded_layers": layers[0], "total_layers": layers[1]}
-    return {**runner.model_dump(mode="json"), **progress}
+def _runner(api: Api, runner: Runner) -> RunnerShown:
+    shown = RunnerShown(**runner.model_dump())
+    if layers := api.loading.layers_of(runner):
+        shown["loaded_layers"], shown["total_layers"] = layers
+    return shown

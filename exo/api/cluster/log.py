@@ -77,7 +77,7 @@ async def list_events(
         following = found[-1].position if len(found) == limit and found[-1].position < high else None
         return _listed(found, store.position, following)
 
-    return await _answer(api, work)
+    return await answer_from_log(api, work)
 
 
 @get("/log/events/{position:str}", summary="One event", tags=["Log"])
@@ -97,7 +97,7 @@ async def show_event(position: str, api: Api) -> Response[bytes]:
         others = [one.position for one in siblings if one.position != number]
         return to_json({**found[0].model_dump(mode="json"), "with": others})
 
-    return await _answer(api, work)
+    return await answer_from_log(api, work)
 
 
 @get("/log/state", summary="State at a moment of the past", tags=["Log"])
@@ -109,7 +109,7 @@ async def show_state(api: Api, to: str | None = None) -> Response[bytes]:
         state = await replay.load_state(store, await _position(store, moment, "to"))
         return state.model_dump_json().encode()
 
-    return await _answer(api, work)
+    return await answer_from_log(api, work)
 
 
 @get("/log/diff", summary="What changed between two moments", tags=["Log"])
@@ -123,7 +123,7 @@ async def show_diff(api: Api, a: str | None = None, b: str | None = None) -> Res
         before, after = await _position(store, first, "a"), await _position(store, second, "b")
         return to_json((await diff.diff_between(store, before, after)).plain())
 
-    return await _answer(api, work)
+    return await answer_from_log(api, work)
 
 
 @get("/log/why/{entity:path}", summary="How something came to be as it is", tags=["Log"])
@@ -135,7 +135,7 @@ async def show_why(entity: str, api: Api, at: str | None = None) -> Response[byt
         story = await why(store, entity.strip("/"), await _position(store, moment, "at"))
         return to_json(story.plain())
 
-    return await _answer(api, work)
+    return await answer_from_log(api, work)
 
 
 @get("/log/stats", summary="How much the log holds", tags=["Log"])
@@ -145,10 +145,11 @@ async def show_stats(api: Api) -> Response[bytes]:
     async def work(store: LogStore) -> bytes:
         return to_json((await stats.collect(store)).plain())
 
-    return await _answer(api, work)
+    return await answer_from_log(api, work)
 
 
-async def _answer(api: Api, work: Callable[[LogStore], Awaitable[bytes]]) -> Response[bytes]:
+async def answer_from_log(api: Api, work: Callable[[LogStore], Awaitable[bytes]]) -> Response[bytes]:
+    """What `work` makes of this node's log, as JSON. Raises Retryable where there is none."""
     body = await read_log(api.settings.log_file, work)
     return Response(body, media_type="application/json")
 

@@ -12,6 +12,7 @@ from exo.api import sse
 from exo.api.context import Api
 from exo.api.errors import problem_of
 from exo.api.log_file import read_log
+from exo.api.openapi import EVENTS, operation
 from exo.errors import ExoError
 from exo.log.store import LogStore
 from exo.log.verify import Verification, verify
@@ -20,7 +21,7 @@ PROGRESS = 0.5
 """Seconds between two signs of how far it is."""
 
 
-@get("/log/verify", summary="Check the log", tags=["Log"])
+@get("/log/verify", summary="Check the log", tags=["Log"], operation_class=operation(media_types=(EVENTS,)))
 async def verify_log(api: Api) -> Stream:
     """The log checked as by `exo log verify`, which takes a while, as server-sent events.
 

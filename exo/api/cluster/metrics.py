@@ -8,11 +8,17 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from exo.api.context import Api
 from exo.api.metrics.present import Present
+from exo.api.openapi import operation
 from exo.bus.events import bounds
 from exo.errors import Retryable
 
 
-@get("/metrics", summary="Figures for Prometheus", tags=["Cluster"], media_type="text/plain")
+@get(
+    "/metrics",
+    summary="Figures for Prometheus",
+    tags=["Cluster"],
+    operation_class=operation(media_types=("text/plain",)),
+)
 async def show_metrics(api: Api) -> Response[bytes]:
     """What this process has counted, and what is so in the cluster now, in Prometheus' text format."""
     now = CollectorRegistry()

@@ -1,15 +1,17 @@
 """`GET /instance/previews`: every way in which a model could be placed now, and why the others cannot be taken."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import Response, get
 from litestar.params import QueryParameter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from exo.api.context import Api
 from exo.api.models_known import find_model
 from exo.api.nodes_known import find_node
+from exo.api.openapi import operation
 from exo.domain.ids import NodeId
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST
 from exo.domain.placement.previews import BACKENDS, SHARDINGS, Preview, previews
@@ -36,7 +38,41 @@ OfBackend = Annotated[Backend | None, QueryParameter(name="backend", description
 OfEngine = Annotated[EngineName | None, QueryParameter(name="engine", description="Only this one")]
 
 
-@get("/instance/previews", summary="Where a model could go", tags=["Cluster"])
+class ShardPreview(TypedDict):
+    """What one rank would hold. `name` is the hostname, with the node's id where two nodes have the same."""
+
+    node_id: str
+    hostname: str
+    name: str
+    start_layer: int
+    end_layer: int
+    needed_bytes: int
+
+
+class WayPreview(TypedDict):
+    """One way of placing it. `code` and `reason` say why it is not offered, or by which figures it is."""
+
+    engine: EngineName
+    sharding: Sharding
+    backend: Backend
+    nodes: int
+    offered: bool
+    needed_bytes: int
+    shards: list[ShardPreview]
+    code: str | None
+    reason: str
+
+
+class Previews(TypedDict):
+    """Every way."""
+
+    model_id: str
+    previews: list[WayPreview]
+
+
+@get(
+    "/instance/previews", summary="Where a model could go", tags=["Cluster"], operation_class=operation(answer=Previews)
+)
 async def show_previews(
     model: Model,
     api: Api,
@@ -54,10 +90,11 @@ async def show_previews(
     request = PlacementRequest(card, context, engine=engine, min_nodes=min_nodes, node_ids=chosen)
     ways = previews(state, request, [sharding] if sharding else SHARDINGS, [backend] if backend else BACKENDS)
     found = [_plain(preview, names) for preview in ways]
-    return Response(to_json({"model_id": card.model_id, "previews": found}), media_type="application/json")
+    answer: Previews = {"model_id": card.model_id, "previews": found}
+    return Response(to_json(answer), media_type="application/json")
 
 
-def _plain(preview: Preview, names: Mapping[NodeId, str]) -> dict[str, Any]:
+def _plain(preview: Preview, names: Mapping[NodeId, str]) -> WayPreview:
     placement = preview.placement
     return {
         "engine": preview.engine,
@@ -66,14 +103,14 @@ def _plain(preview: Preview, names: Mapping[NodeId, str]) -> dict[str, Any]:
         "nodes": preview.nodes,
         "offered": placement is not None,
         "needed_bytes": preview.needed,
-        "shards": [] if placement is None else _shards(placement, names),
+        "shards": [] if placement is None else shards(placement, names),
         "code": preview.code,
         "reason": preview.reason,
     }
 
 
-def _shards(placement: Placement, names: Mapping[NodeId, str]) -> list[dict[str, Any]]:
-    """By rank. `name` is the hostname, with the node's id where two nodes have the same."""
+def shards(placement: Placement, names: Mapping[NodeId, str]) -> list[ShardPreview]:
+    """By rank."""
     return [
         {
             "node_id": share.node.node_id,

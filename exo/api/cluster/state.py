@@ -7,12 +7,14 @@ from litestar import Response, get
 from pydantic_core import from_json, to_json
 
 from exo.api.context import Api
+from exo.api.openapi import operation
+from exo.domain.state import State
 from exo.errors import Rejected
 
 _INDEX = re.compile(r"[0-9]{1,9}")
 
 
-@get("/state", summary="The cluster's State", tags=["Cluster"])
+@get("/state", summary="The cluster's State", tags=["Cluster"], operation_class=operation(answer=State))
 async def show_state(api: Api) -> Response[bytes]:
     """State as this process knows it, byte for byte what the log's replay gives at the same position."""
     return Response(api.state.model_dump_json().encode(), media_type="application/json")

@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 from litestar import Response, get
 from litestar.params import QueryParameter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from exo.api.context import Api
+from exo.api.openapi import operation
 from exo.errors import Fatal, Rejected
 
 By = Annotated[
@@ -21,7 +23,42 @@ Since = Annotated[
 ]
 
 
-@get("/v1/usage", summary="Usage by model, key or day", tags=["Cluster"])
+class UsageFigures(TypedDict):
+    """Sums over generations that ended."""
+
+    requests: int
+    failed: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    prefill_s: float
+    decode_s: float
+
+
+class GroupUsage(UsageFigures, total=False):
+    """Those of one group, which one of these names."""
+
+    model: str
+    key: str
+    day: str
+
+
+class UsageAnswer(TypedDict):
+    """By group, and in all."""
+
+    object: Literal["usage"]
+    by: Literal["model", "key", "day"]
+    since: str | None
+    data: list[GroupUsage]
+    total: UsageFigures
+
+
+@get(
+    "/v1/usage",
+    summary="Usage by model, key or day",
+    tags=["Cluster"],
+    operation_class=operation(answer=UsageAnswer),
+)
 async def show_usage(api: Api, by: By = "model", since: Since = None) -> Response[bytes]:
     """Requests, tokens and seconds of the generations that ended, summed by group and in all."""
     # Imported here: the database is of no use to an API before somebody asks for what lies in it.

@@ -7,12 +7,12 @@ from litestar import Request, Response, post
 from litestar.response import Stream
 
 from exo.api import answering
-from exo.api.bodies import with_body
 from exo.api.context import Api
 from exo.api.models_known import find_model
 from exo.api.openai.chat_answers import ID_PREFIX, ChunkWriter, completion
 from exo.api.openai.choice_requests import each_choice
 from exo.api.openai.requests import ChatCompletionRequest
+from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
 
@@ -24,7 +24,7 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "cont
     status_code=200,
     summary="Answer a conversation",
     tags=["OpenAI"],
-    operation_class=with_body(EXAMPLE),
+    operation_class=operation(body=ChatCompletionRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
 )
 async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""

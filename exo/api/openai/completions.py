@@ -7,11 +7,11 @@ from litestar import Request, Response, post
 from litestar.response import Stream
 
 from exo.api import answering
-from exo.api.bodies import with_body
 from exo.api.context import Api
 from exo.api.models_known import find_model
 from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, completion
 from exo.api.openai.completion_requests import CompletionRequest
+from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
 
@@ -25,7 +25,7 @@ PROMPT_PARAM = "prompt"
     status_code=200,
     summary="Continue a text",
     tags=["OpenAI"],
-    operation_class=with_body(EXAMPLE),
+    operation_class=operation(body=CompletionRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
 )
 async def completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """What a model continues a prompt with, as it stands, without its chat template. See docs/api.md."""

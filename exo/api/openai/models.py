@@ -1,21 +1,47 @@
 """`GET /v1/models`: what the cluster can run."""
 
+from typing import Literal
+
 from litestar import Response, get
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from exo.api.context import Api
 from exo.api.models_known import Availability, find_model, known_models
+from exo.api.openapi import operation
 from exo.domain.model_card import ModelCard
 
 
-@get("/v1/models", summary="List models", tags=["OpenAI"])
+class ModelAnswer(TypedDict):
+    """A model, as OpenAI has it, and what exo adds."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    name: str
+    status: Availability
+    context_length: int
+    quantization: str
+    license: str
+
+
+class ModelsAnswer(TypedDict):
+    """A list of them."""
+
+    object: Literal["list"]
+    data: list[ModelAnswer]
+
+
+@get("/v1/models", summary="List models", tags=["OpenAI"], operation_class=operation(answer=ModelsAnswer))
 async def list_models(api: Api) -> Response[bytes]:
     """Every model that some node has or can get, the ready ones first."""
     models = [_described(card, status) for card, status in known_models(api.state).values()]
-    return Response(to_json({"object": "list", "data": models}), media_type="application/json")
+    answer: ModelsAnswer = {"object": "list", "data": models}
+    return Response(to_json(answer), media_type="application/json")
 
 
-@get("/v1/models/{name:path}", summary="One model", tags=["OpenAI"])
+@get("/v1/models/{name:path}", summary="One model", tags=["OpenAI"], operation_class=operation(answer=ModelAnswer))
 async def show_model(name: str, api: Api) -> Response[bytes]:
     """A model by its full or short name."""
     card = find_model(api.state, name.removeprefix("/"))
@@ -23,7 +49,7 @@ async def show_model(name: str, api: Api) -> Response[bytes]:
     return Response(to_json(_described(card, status)), media_type="application/json")
 
 
-def _described(card: ModelCard, status: Availability) -> dict[str, object]:
+def _described(card: ModelCard, status: Availability) -> ModelAnswer:
     owner, _, name = card.model_id.rpartition("/")
     return {
         "id": card.model_id,

@@ -143,6 +143,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def peak_memory_bytes(self) -> int:
+        """The most that it has held at once since the start of the process; 0 where it does not know."""
+        ...
+
+    @property
     def ranks(self) -> Ranks:
         """The processes that hold the model together; SOLO before `join`."""
         ...

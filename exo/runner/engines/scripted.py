@@ -62,6 +62,11 @@ class ScriptedEngine:
         return len(self._runs)
 
     @property
+    def peak_memory_bytes(self) -> int:
+        """It holds nothing."""
+        return 0
+
+    @property
     def ranks(self) -> Ranks:
         """Every rank emits the same script by itself."""
         return SOLO

@@ -9,7 +9,6 @@ from pydantic_core import to_json
 
 from exo.api import answering
 from exo.api.access import payer
-from exo.api.bodies import with_body
 from exo.api.choices import Choices
 from exo.api.context import Api
 from exo.api.models_known import find_model
@@ -20,6 +19,7 @@ from exo.api.openai.responses.ids import RESPONSE_PREFIX
 from exo.api.openai.responses.output import Output
 from exo.api.openai.responses.records import ResponseRecord, keep
 from exo.api.openai.responses.requests import ResponseRequest
+from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
 
@@ -32,7 +32,7 @@ PROMPT_PARAM = "input"
     status_code=200,
     summary="Answer with a response",
     tags=["OpenAI"],
-    operation_class=with_body(EXAMPLE),
+    operation_class=operation(body=ResponseRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
 )
 async def create_response(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model as items: whole, as a stream, or in the background. See docs/api.md for each parameter."""

@@ -18,6 +18,7 @@ from exo.api.openai.responses.ids import RESPONSE_PREFIX, task_of
 from exo.api.openai.responses.listed import listed, page
 from exo.api.openai.responses.progress import progress_of
 from exo.api.openai.responses.records import ResponseRecord, find
+from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.streaming import EventFrames
 from exo.bus.chunks import delete_chunks
 from exo.bus.inbox import send_command
@@ -40,7 +41,12 @@ Order = Annotated[Literal["asc", "desc"], QueryParameter(name="order", descripti
 After = Annotated[str | None, QueryParameter(name="after", description="Items after the one with this id")]
 
 
-@get("/v1/responses/{response_id:str}", summary="A response that is kept", tags=["OpenAI"])
+@get(
+    "/v1/responses/{response_id:str}",
+    summary="A response that is kept",
+    tags=["OpenAI"],
+    operation_class=operation(media_types=(JSON, EVENTS)),
+)
 async def show_response(
     request: Request[Any, Any, Any],
     response_id: str,

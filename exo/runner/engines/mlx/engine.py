@@ -54,6 +54,11 @@ class MlxEngine:
         return self._loaded.scheduler.in_flight if self._loaded is not None else 0
 
     @property
+    def peak_memory_bytes(self) -> int:
+        """By MLX's allocator."""
+        return 0 if self._loaded is None else self._loaded.peak_memory_bytes
+
+    @property
     def ranks(self) -> Ranks:
         """The processes that hold the model together."""
         return SOLO if self._group is None else self._group.ranks

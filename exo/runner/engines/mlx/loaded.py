@@ -52,6 +52,11 @@ class Loaded:
             width=side_by_side,
         )
 
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The most that MLX has held at once in this process."""
+        return mx.get_peak_memory()
+
     def close(self) -> None:
         """Gives back the memory of the weights, the keys and the values."""
         self.scheduler.close()

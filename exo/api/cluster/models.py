@@ -1,0 +1,126 @@
+"""`GET /models` and `GET /download`: every model that the cluster knows, where it lies, and what is on its way."""
+
+from typing import Literal
+
+from litestar import Response, get
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from exo.api.context import Api
+from exo.api.models_known import Availability, known_models
+from exo.api.openapi import operation
+from exo.domain.ids import ModelId
+from exo.domain.model_card import ModelCard
+from exo.domain.state import Download, State, names_of
+
+
+class ModelOnNode(TypedDict):
+    """A model as one node has it. `held` is the part that has come, 1 where it is whole."""
+
+    node_id: str
+    name: str
+    status: Literal["ready", "obtainable", "damaged"]
+    held: float
+    reason: str
+
+
+class KnownModel(TypedDict):
+    """A model with its card. The card is null where all that there is of it is damaged."""
+
+    model_id: str
+    status: Availability | Literal["damaged"]
+    card: ModelCard | None
+    nodes: list[ModelOnNode]
+
+
+class KnownModels(TypedDict):
+    """All of them, the ready ones first."""
+
+    models: list[KnownModel]
+
+
+class DownloadOnNode(TypedDict):
+    """A model on its way onto a node, or one that could not be had."""
+
+    node_id: str
+    name: str
+    model_id: str
+    status: Literal["running", "failed"]
+    since: float
+    held: float
+    reason: str
+
+
+class Downloads(TypedDict):
+    """All of them, by node and model."""
+
+    downloads: list[DownloadOnNode]
+
+
+@get(
+    "/models",
+    summary="Models, their cards and where they lie",
+    tags=["Cluster"],
+    operation_class=operation(answer=KnownModels),
+)
+async def list_models(api: Api) -> Response[bytes]:
+    """What `/v1/models` lists, with cards and nodes, and those that are damaged everywhere."""
+    state = api.state
+    known = known_models(state)
+    models: list[KnownModel] = [
+        {"model_id": model_id, "status": status, "card": card, "nodes": _nodes(state, model_id)}
+        for model_id, (card, status) in known.items()
+    ]
+    damaged = sorted({one.model_id for node in state.nodes.values() for one in node.damaged} - set(known))
+    models.extend(
+        KnownModel(model_id=model_id, status="damaged", card=None, nodes=_nodes(state, model_id))
+        for model_id in damaged
+    )
+    answer: KnownModels = {"models": models}
+    return Response(to_json(answer), media_type="application/json")
+
+
+@get("/download", summary="Models on their way", tags=["Cluster"], operation_class=operation(answer=Downloads))
+async def list_downloads(api: Api) -> Response[bytes]:
+    """What nodes fetch or convert now, how far they are, and what failed last."""
+    state = api.state
+    names = names_of(state.nodes.values())
+    answer: Downloads = {
+        "downloads": [
+            {
+                "node_id": one.node_id,
+                "name": names.get(one.node_id, one.node_id),
+                "model_id": one.model_id,
+                "status": one.status,
+                "since": one.since,
+                "held": _held(state, one),
+                "reason": one.reason,
+            }
+            for _, one in sorted(state.downloads.items())
+        ]
+    }
+    return Response(to_json(answer), media_type="application/json")
+
+
+def _held(state: State, download: Download) -> float:
+    node = state.nodes.get(download.node_id)
+    holding = node.holdings.get(download.model_id) if node else None
+    return holding.held if holding else 0.0
+
+
+def _nodes(state: State, model_id: ModelId) -> list[ModelOnNode]:
+    names = names_of(state.nodes.values())
+    found: list[ModelOnNode] = []
+    for node_id, node in sorted(state.nodes.items()):
+        if holding := node.holdings.get(model_id):
+            held = 1.0 if holding.status == "ready" else holding.held
+            found.append(_on(node_id, names[node_id], holding.status, held))
+        damages = [one.reason for one in node.damaged if one.model_id == model_id]
+        found += [_on(node_id, names[node_id], "damaged", 0.0, reason) for reason in damages]
+    return found
+
+
+def _on(
+    node_id: str, name: str, status: Literal["ready", "obtainable", "damaged"], held: float, reason: str = ""
+) -> ModelOnNode:
+    return {"node_id": node_id, "name": name, "status": status, "held": held, "reason": reason}
