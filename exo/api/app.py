@@ -9,6 +9,7 @@ from exo.api.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES,
 from exo.api.anthropic import messages
 from exo.api.cluster import (
     commands,
+    downloads,
     events,
     health,
     instances,
@@ -79,12 +80,19 @@ def routes() -> list[HTTPRouteHandler]:
             nodes.show_node_id,
             nodes.show_capabilities,
             cluster_models.list_models,
-            cluster_models.list_downloads,
+            downloads.list_downloads,
             placements.show_placement,
             readiness.await_instance,
             instances.list_instances,
         ),
-        *with_access(ADMIN, instances.place_instance, instances.delete_instance, placements.create_instance),
+        *with_access(
+            ADMIN,
+            instances.place_instance,
+            instances.delete_instance,
+            placements.create_instance,
+            downloads.start_download,
+            downloads.cancel_download,
+        ),
     ]
 
 

@@ -8,7 +8,7 @@ from exo.domain.decide.runners import fail_runner
 from exo.domain.dispatch import dispatch
 from exo.domain.fold import fold
 from exo.domain.ids import NodeId
-from exo.domain.messages.events import CancellationRequested, Entry, Event, Recorded
+from exo.domain.messages.events import CancellationRequested, DownloadFailed, Entry, Event, Recorded
 from exo.domain.runner_status import Connecting, Failed, Joining, Loading, Stopped, Waiting, Warming
 from exo.domain.state import Generation, Runner, State, host_of
 
@@ -35,6 +35,7 @@ def advance(state: State, now: float, new_id: Callable[[], str], last_beats: Map
         events += ending.lose_node(after(state, events, now), node_id, reason)
     events += _overdue_runner(after(state, events, now), now)
     events += _overdue_generations(after(state, events, now), now)
+    events += _overdue_downloads(after(state, events, now), now)
     events += dispatch(after(state, events, now), now, new_id)
     return events
 
@@ -83,6 +84,16 @@ def _overdue_generations(state: State, now: float) -> list[Event]:
     for generation in sorted(state.generations.values(), key=lambda generation: generation.queued_position):
         events += _overdue(generation, now)
     return events
+
+
+def _overdue_downloads(state: State, now: float) -> list[Event]:
+    """Those that their workers have not begun. One that runs is watched by its worker."""
+    reason = f"its worker did not begin within {limits.RUNNER_WAITING:.0f} s"
+    return [
+        DownloadFailed(node_id=one.node_id, model_id=one.model_id, reason=reason)
+        for _, one in sorted(state.downloads.items())
+        if one.status == "requested" and now - one.since > limits.RUNNER_WAITING
+    ]
 
 
 def _overdue(generation: Generation, now: float) -> list[Event]:

@@ -54,6 +54,10 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             return fold_cluster.node_links_changed(state, event)
         case "NodeLost":
             return fold_cluster.node_lost(state, event)
+        case "DownloadRequested":
+            return fold_cluster.download_requested(state, event, time)
+        case "DownloadCancelled":
+            return fold_cluster.download_cancelled(state, event)
         case "DownloadStarted":
             return fold_cluster.download_started(state, event, time)
         case "DownloadFinished":

@@ -10,8 +10,10 @@ from immutables import Map
 
 from exo.domain.ids import InstanceId
 from exo.domain.messages.events import (
+    DownloadCancelled,
     DownloadFailed,
     DownloadFinished,
+    DownloadRequested,
     DownloadStarted,
     InstanceFailed,
     InstancePlaced,
@@ -55,7 +57,14 @@ def node_joined(state: State, event: NodeJoined, time: float) -> StateChanges:
                 since=time,
             )
             runners = runners.set(runner.runner_id, reset)
-    downloads = Map({key: one for key, one in state.downloads.items() if one.node_id != event.node_id})
+    again = {"status": "requested", "since": time}
+    downloads = Map(
+        {
+            key: one.replaced(again) if one.node_id == event.node_id else one
+            for key, one in state.downloads.items()
+            if one.requested or one.node_id != event.node_id
+        }
+    )
     return {"nodes": state.nodes.set(event.node_id, node), "runners": runners, "downloads": downloads}
 
 
@@ -90,10 +99,33 @@ def node_lost(state: State, event: NodeLost) -> StateChanges:
     return {"nodes": state.nodes.delete(event.node_id), "downloads": downloads}
 
 
+def download_requested(state: State, event: DownloadRequested, time: float) -> StateChanges:
+    """A download that goes on by itself, or is to begin."""
+    key = download_key(event.node_id, event.model_id)
+    known = state.downloads.get(key)
+    if known is not None and known.status == "running":
+        return {"downloads": state.downloads.set(key, known.replaced({"requested": True}))}
+    wanted = Download(node_id=event.node_id, model_id=event.model_id, since=time, status="requested", requested=True)
+    return {"downloads": state.downloads.set(key, wanted)}
+
+
+def download_cancelled(state: State, event: DownloadCancelled) -> StateChanges:
+    """A download that goes on only where an instance needs it."""
+    key = download_key(event.node_id, event.model_id)
+    known = state.downloads.get(key)
+    if known is None:
+        return {}
+    if known.status == "requested":
+        return {"downloads": state.downloads.delete(key)}
+    return {"downloads": state.downloads.set(key, known.replaced({"requested": False}))}
+
+
 def download_started(state: State, event: DownloadStarted, time: float) -> StateChanges:
     """A download runs."""
-    download = Download(node_id=event.node_id, model_id=event.model_id, since=time)
     key = download_key(event.node_id, event.model_id)
+    known = state.downloads.get(key)
+    requested = known is not None and known.requested
+    download = Download(node_id=event.node_id, model_id=event.model_id, since=time, requested=requested)
     return {"downloads": state.downloads.set(key, download)}
 
 

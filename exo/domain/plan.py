@@ -8,7 +8,7 @@ from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
 from exo.domain.runner_status import Failed
 from exo.domain.shard import Shard
-from exo.domain.state import Runner, State, is_up
+from exo.domain.state import Node, Runner, State, is_up, requested_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,12 @@ def plan(node_id: NodeId, state: State, local: Local, now: float) -> list[Action
     mine = [runner for _, runner in sorted(state.runners.items()) if runner.node_id == node_id]
     if node_id not in state.nodes:
         mine = []
-    return [*_stops(mine, local), *_abandons(mine, state, local), *_starts(mine, state, local, now)]
+    wanted = requested_on(state, node_id)
+    needed = {state.instances[runner.instance_id].model_id for runner in mine}
+    abandons = [AbandonModel(model_id) for model_id in sorted(local.preparing - needed - wanted)]
+    starts = _starts(mine, state, local, now)
+    begun = {action.card.model_id for action in starts if isinstance(action, PrepareModel)}
+    return [*_stops(mine, local), *abandons, *starts, *_downloads(state.nodes.get(node_id), wanted - begun, local)]
 
 
 def _stops(mine: list[Runner], local: Local) -> list[Action]:
@@ -75,9 +80,14 @@ def _stops(mine: list[Runner], local: Local) -> list[Action]:
     return actions
 
 
-def _abandons(mine: list[Runner], state: State, local: Local) -> list[Action]:
-    needed = {state.instances[runner.instance_id].model_id for runner in mine}
-    return [AbandonModel(model_id) for model_id in sorted(local.preparing - needed)]
+def _downloads(node: Node | None, wanted: Set[ModelId], local: Local) -> list[Action]:
+    """Of what somebody wants here, what is not on its way. What has come, and State does not know of yet, is left."""
+    actions: list[Action] = []
+    for model_id in sorted(wanted - local.preparing):
+        holding = node.holdings.get(model_id) if node else None
+        if holding is not None and (holding.status == "ready" or model_id not in local.ready):
+            actions.append(PrepareModel(holding.card))
+    return actions
 
 
 def _starts(mine: list[Runner], state: State, local: Local, now: float) -> list[Action]:

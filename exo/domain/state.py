@@ -54,13 +54,16 @@ class Runner(Frozen):
 
 
 class Download(Frozen):
-    """A model on its way onto a node."""
+    """A model on its way onto a node, or one that could not be had there."""
 
     node_id: NodeId
     model_id: ModelId
     since: NonNegativeFloat
-    status: Literal["running", "failed"] = "running"
+    status: Literal["requested", "running", "failed"] = "running"
+    """requested: its worker has not begun."""
     reason: str = ""
+    requested: bool = False
+    """Somebody wants it there: it goes on where no instance needs it."""
 
 
 class Generation(Frozen):
@@ -146,6 +149,11 @@ class StateChanges(TypedDict, total=False):
 def download_key(node_id: NodeId, model_id: ModelId) -> str:
     """The key of a download in State."""
     return f"{node_id}:{model_id}"
+
+
+def requested_on(state: State, node_id: NodeId) -> set[ModelId]:
+    """The models that somebody wants on a node, and that are not there yet."""
+    return {one.model_id for one in state.downloads.values() if one.requested and one.node_id == node_id}
 
 
 def names_of(nodes: Iterable[Node]) -> dict[NodeId, str]:

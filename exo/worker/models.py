@@ -15,7 +15,7 @@ from exo.domain.ids import ModelId, NodeId
 from exo.domain.messages.reports import DownloadSeen
 from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding
-from exo.domain.state import State, is_up
+from exo.domain.state import State, is_up, requested_on
 from exo.errors import ExoError, Rejected
 from exo.models.progress import Cancelled, Progress
 from exo.models.scripted import SCRIPTED_CARD
@@ -153,7 +153,7 @@ def settled(
 
 
 def _is_awaited(state: State, node_id: NodeId, model_id: ModelId) -> bool:
-    return any(
+    return model_id in requested_on(state, node_id) or any(
         runner.node_id == node_id and not is_up(runner) and state.instances[runner.instance_id].model_id == model_id
         for runner in state.runners.values()
     )

@@ -17,12 +17,14 @@ from exo.domain.fold import fold
 from exo.domain.ids import ApiId, InstanceId, KeyName, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.keys import Scope, digest_of
 from exo.domain.messages.commands import (
+    CancelDownload,
     CancelGeneration,
     Command,
     CreateKey,
     DeleteInstance,
     PlaceInstance,
     RevokeKey,
+    StartDownload,
     StartGeneration,
 )
 from exo.domain.messages.events import Entry, Event, MasterElected, Recorded
@@ -178,6 +180,10 @@ class Cluster:
                 return CreateKey(key=_pick(KEYS, first), digest=digest, scopes=(_pick(SCOPES, second), "inference"))
             case 23:
                 return RevokeKey(key=_pick(KEYS, first))
+            case 24:
+                return StartDownload(node_id=node_id, model_id=card.model_id)
+            case 25:
+                return CancelDownload(node_id=node_id, model_id=card.model_id)
             case _:
                 return self._runner_seen(kind, first, second)
 
@@ -267,12 +273,12 @@ def _long(seed: int, length: int) -> list[Step]:
     random = Random(seed)
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
     joins += [(21, node, 1) for node in range(random.randrange(4))]
-    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21)), 1, 1, 1]
-    kinds = random.choices(range(24), weights, k=length)
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21)), 1, 1, 1, 2, 1]
+    kinds = random.choices(range(26), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
-_steps = st.tuples(st.integers(0, 23), st.integers(0, 63), st.integers(0, 63))
+_steps = st.tuples(st.integers(0, 25), st.integers(0, 63), st.integers(0, 63))
 histories = st.one_of(st.lists(_steps, max_size=40), st.builds(_long, st.integers(0, 2**32), st.integers(0, 150)))
 
 

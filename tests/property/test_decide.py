@@ -10,11 +10,13 @@ from exo.domain import limits
 from exo.domain.fold import fold
 from exo.domain.ids import NodeId
 from exo.domain.messages.commands import (
+    CancelDownload,
     CancelGeneration,
     CreateKey,
     DeleteInstance,
     PlaceInstance,
     RevokeKey,
+    StartDownload,
     StartGeneration,
 )
 from exo.domain.messages.events import (
@@ -33,7 +35,16 @@ from exo.domain.react import react
 from exo.domain.runner_status import Failed
 from exo.domain.state import State, is_ready
 
-COMMANDS = PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration | CreateKey | RevokeKey
+COMMANDS = (
+    PlaceInstance
+    | DeleteInstance
+    | StartDownload
+    | CancelDownload
+    | StartGeneration
+    | CancelGeneration
+    | CreateKey
+    | RevokeKey
+)
 WAITING = {"waiting", "connecting", "joining", "loading", "warming"}
 
 

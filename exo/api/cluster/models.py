@@ -1,4 +1,4 @@
-"""`GET /models` and `GET /download`: every model that the cluster knows, where it lies, and what is on its way."""
+"""`GET /models`: every model that the cluster knows, and where it lies."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from exo.api.models_known import Availability, known_models
 from exo.api.openapi import operation
 from exo.domain.ids import ModelId
 from exo.domain.model_card import ModelCard
-from exo.domain.state import Download, State, names_of
+from exo.domain.state import State, names_of
 
 
 class ModelOnNode(TypedDict):
@@ -39,24 +39,6 @@ class KnownModels(TypedDict):
     models: list[KnownModel]
 
 
-class DownloadOnNode(TypedDict):
-    """A model on its way onto a node, or one that could not be had."""
-
-    node_id: str
-    name: str
-    model_id: str
-    status: Literal["running", "failed"]
-    since: float
-    held: float
-    reason: str
-
-
-class Downloads(TypedDict):
-    """All of them, by node and model."""
-
-    downloads: list[DownloadOnNode]
-
-
 @get(
     "/models",
     summary="Models, their cards and where they lie",
@@ -78,34 +60,6 @@ async def list_models(api: Api) -> Response[bytes]:
     )
     answer: KnownModels = {"models": models}
     return Response(to_json(answer), media_type="application/json")
-
-
-@get("/download", summary="Models on their way", tags=["Cluster"], operation_class=operation(answer=Downloads))
-async def list_downloads(api: Api) -> Response[bytes]:
-    """What nodes fetch or convert now, how far they are, and what failed last."""
-    state = api.state
-    names = names_of(state.nodes.values())
-    answer: Downloads = {
-        "downloads": [
-            {
-                "node_id": one.node_id,
-                "name": names.get(one.node_id, one.node_id),
-                "model_id": one.model_id,
-                "status": one.status,
-                "since": one.since,
-                "held": _held(state, one),
-                "reason": one.reason,
-            }
-            for _, one in sorted(state.downloads.items())
-        ]
-    }
-    return Response(to_json(answer), media_type="application/json")
-
-
-def _held(state: State, download: Download) -> float:
-    node = state.nodes.get(download.node_id)
-    holding = node.holdings.get(download.model_id) if node else None
-    return holding.held if holding else 0.0
 
 
 def _nodes(state: State, model_id: ModelId) -> list[ModelOnNode]:

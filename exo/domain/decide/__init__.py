@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from typing import assert_never
 
-from exo.domain.decide import generations, instances, keys, nodes, runners
+from exo.domain.decide import downloads, generations, instances, keys, nodes, runners
 from exo.domain.messages.commands import (
+    CancelDownload,
     CancelGeneration,
     Command,
     CreateKey,
     DeleteInstance,
     PlaceInstance,
     RevokeKey,
+    StartDownload,
     StartGeneration,
 )
 from exo.domain.messages.events import CommandRejected, Event
@@ -48,10 +50,8 @@ def decide(state: State, message: Command | Report, now: float, new_id: NewId) -
             return runners.status_seen(state, message, now)
         case GenerationEnded():
             return generations.ended(state, message)
-        case PlaceInstance() | DeleteInstance() | StartGeneration() | CancelGeneration() | CreateKey() | RevokeKey():
-            return _decide_command(state, message, now, new_id)
         case _:
-            assert_never(message)
+            return _decide_command(state, message, now, new_id)
 
 
 def _decide_command(state: State, command: Command, now: float, new_id: NewId) -> list[Event]:
@@ -61,6 +61,10 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId) -
                 return instances.place_instance(state, command, new_id)
             case DeleteInstance():
                 return instances.delete_instance(state, command)
+            case StartDownload():
+                return downloads.start(state, command)
+            case CancelDownload():
+                return downloads.cancel(state, command)
             case StartGeneration():
                 return generations.start(state, command, now)
             case CancelGeneration():

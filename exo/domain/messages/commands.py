@@ -42,6 +42,24 @@ class DeleteInstance(Frozen):
     instance_id: InstanceId
 
 
+class StartDownload(Frozen):
+    """Bring a model onto a node's disk, whether an instance needs it there or not."""
+
+    type: Literal["StartDownload"] = "StartDownload"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+
+
+class CancelDownload(Frozen):
+    """Take back a StartDownload. An instance that needs the model still gets it."""
+
+    type: Literal["CancelDownload"] = "CancelDownload"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+
+
 class StartGeneration(Frozen):
     """Answer the request whose payload lies at `request.<task_id>`."""
 
@@ -86,6 +104,13 @@ class RevokeKey(Frozen):
 
 
 Command = Annotated[
-    PlaceInstance | DeleteInstance | StartGeneration | CancelGeneration | CreateKey | RevokeKey,
+    PlaceInstance
+    | DeleteInstance
+    | StartDownload
+    | CancelDownload
+    | StartGeneration
+    | CancelGeneration
+    | CreateKey
+    | RevokeKey,
     Field(discriminator="type"),
 ]

@@ -67,6 +67,24 @@ class NodeLost(Frozen):
     reason: str
 
 
+class DownloadRequested(Frozen):
+    """Somebody wants a model on a node; its worker brings it there."""
+
+    type: Literal["DownloadRequested"] = "DownloadRequested"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+
+
+class DownloadCancelled(Frozen):
+    """Whoever wanted a model on a node wants it no more."""
+
+    type: Literal["DownloadCancelled"] = "DownloadCancelled"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+
+
 class DownloadStarted(Frozen):
     """A node began to bring a model onto its disk."""
 
@@ -282,6 +300,8 @@ Event = Annotated[
     | NodeChanged
     | NodeLinksChanged
     | NodeLost
+    | DownloadRequested
+    | DownloadCancelled
     | DownloadStarted
     | DownloadFinished
     | DownloadFailed

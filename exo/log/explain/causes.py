@@ -8,8 +8,10 @@ from exo.domain.messages.events import (
     CancellationRequested,
     CommandRejected,
     Compacted,
+    DownloadCancelled,
     DownloadFailed,
     DownloadFinished,
+    DownloadRequested,
     DownloadStarted,
     Event,
     GenerationDispatched,
@@ -47,7 +49,7 @@ RUNNER_EVENTS = (
     RunnerStopped,
 )
 NODE_EVENTS = (NodeJoined, NodeChanged, NodeLinksChanged, NodeLost)
-DOWNLOAD_EVENTS = (DownloadStarted, DownloadFinished, DownloadFailed)
+DOWNLOAD_EVENTS = (DownloadRequested, DownloadCancelled, DownloadStarted, DownloadFinished, DownloadFailed)
 INSTANCE_EVENTS = (InstancePlaced, InstanceDeleted, InstanceFailed)
 GENERATION_EVENTS = (GenerationQueued, GenerationDispatched, CancellationRequested, GenerationFinished)
 KEY_EVENTS = (KeyCreated, KeyRevoked)
@@ -89,7 +91,7 @@ def subject_of(event: Event) -> Entity:
             return Entity("instance", event.instance.instance_id)
         case InstanceDeleted() | InstanceFailed():
             return Entity("instance", event.instance_id)
-        case DownloadStarted() | DownloadFinished() | DownloadFailed():
+        case DownloadRequested() | DownloadCancelled() | DownloadStarted() | DownloadFinished() | DownloadFailed():
             return Entity("model", event.model_id)
         case MasterElected() | NodeJoined() | NodeChanged() | NodeLinksChanged() | NodeLost():
             return Entity("node", event.node_id)
@@ -133,7 +135,8 @@ def reasons_of(recorded: Recorded, before: Sequence[Recorded], decision: Sequenc
 
 
 _KEY_COMMANDS = {"CreateKey", "RevokeKey"}
-_COMMANDS = {"StartGeneration", "PlaceInstance", "DeleteInstance", "CancelGeneration", *_KEY_COMMANDS}
+_INSTANCE_COMMANDS = {"PlaceInstance", "DeleteInstance", "StartDownload", "CancelDownload"}
+_COMMANDS = {"StartGeneration", "CancelGeneration", *_INSTANCE_COMMANDS, *_KEY_COMMANDS}
 _BY_FIRST: Mapping[type[Event], str] = {
     GenerationQueued: "StartGeneration",
     InstancePlaced: "PlaceInstance",
@@ -145,6 +148,8 @@ _BY_FIRST: Mapping[type[Event], str] = {
     NodeLinksChanged: "LinksSeen",
     NodeLost: "NodeLeft",
     **dict.fromkeys(DOWNLOAD_EVENTS, "DownloadSeen"),
+    DownloadRequested: "StartDownload",
+    DownloadCancelled: "CancelDownload",
     **dict.fromkeys(RUNNER_EVENTS, "RunnerStatusSeen"),
 }
 """The message that begins with an event of this type."""

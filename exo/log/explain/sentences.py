@@ -7,8 +7,10 @@ from exo.domain.messages.events import (
     CancellationRequested,
     CommandRejected,
     Compacted,
+    DownloadCancelled,
     DownloadFailed,
     DownloadFinished,
+    DownloadRequested,
     DownloadStarted,
     Event,
     GenerationDispatched,
@@ -50,6 +52,10 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return f"{host(event.node_id, hosts)} reaches {', '.join(reached) or 'no other node'}"
         case NodeLost():
             return f"node {host(event.node_id, hosts)} was lost: {event.reason}"
+        case DownloadRequested():
+            return f"{event.model_id} was asked for on {host(event.node_id, hosts)}"
+        case DownloadCancelled():
+            return f"{event.model_id} is not asked for on {host(event.node_id, hosts)} any more"
         case DownloadStarted():
             return f"{host(event.node_id, hosts)} began to fetch {event.model_id}"
         case DownloadFinished():
