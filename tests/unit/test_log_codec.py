@@ -53,6 +53,8 @@ FIELDS = {
     "NodeChanged": f'"node_id":"n",{NODE}',
     "NodeLinksChanged": f'"node_id":"n","links":[{LINK}]',
     "NodeLost": '"node_id":"n","reason":"r"',
+    "DownloadRequested": '"node_id":"n","model_id":"a/b"',
+    "DownloadCancelled": '"node_id":"n","model_id":"a/b"',
     "DownloadStarted": '"node_id":"n","model_id":"a/b"',
     "DownloadFinished": '"node_id":"n","model_id":"a/b"',
     "DownloadFailed": '"node_id":"n","model_id":"a/b","reason":"r"',
@@ -70,6 +72,8 @@ FIELDS = {
     "GenerationDispatched": '"task_id":"t","instance_id":"i"',
     "CancellationRequested": '"task_id":"t","reason":"r"',
     "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
+    "KeyCreated": f'"key":"k","digest":"{"0f" * 32}","scopes":["inference"]',
+    "KeyRevoked": '"key":"k"',
     "CommandRejected": '"command":"PlaceInstance","code":"c","reason":"r"',
     "Compacted": "0f" * 32,
 }
