@@ -148,13 +148,13 @@ def test_a24_a_response_is_parsed_and_the_conversation_goes_on(real_stack: Stack
         assert {len(one.top_logprobs) for one in part.logprobs} == {2}  # pyright: ignore
 
 
-def test_formats_that_never_compile_harm_no_other_request(node: Stack) -> None:
+def test_formats_that_never_compile_harm_no_other_request(real_stack: Stack) -> None:
     """Their automata have more states than there is memory."""
     both = " & ".join(f"/([a-z]{{{length}}})*/" for length in (101, 103, 107, 109))
     endless = [f"start: A\nA: /(.|\\n)*/ & {both}\n// {number}" for number in range(2)]
-    refused = [ask(node, structured_outputs={"grammar": grammar}, max_tokens=2) for grammar in endless]
+    refused = [ask(real_stack, structured_outputs={"grammar": grammar}, max_tokens=2) for grammar in endless]
     for chat in refused:
         chat.wait(60)
         assert (chat.outcome, chat.code) == ("error", "invalid_response_format")
-    answer = ask(node, structured_outputs={"choice": ["Paris", "Rome"]}, max_tokens=9, stream=False).wait(60)
+    answer = ask(real_stack, structured_outputs={"choice": ["Paris", "Rome"]}, max_tokens=9, stream=False).wait(60)
     assert answer.text in ("Paris", "Rome")
