@@ -31,7 +31,7 @@ from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, TokenOutput
 from exo.runner.engines.threads import ThreadShare
 from exo.runner.loop import RunnerLoop
-from exo.runner.peers import SILENT, PeerLost, PeerWatch, lost_connection, meet, peers, told_peers
+from exo.runner.peers import SILENT, PeerLost, PeerSilent, PeerWatch, lost_connection, meet, peers, told_peers
 
 logger = logging.getLogger("exo.runner.main")  # this module runs as __main__
 
@@ -186,13 +186,13 @@ async def _report(bus: Bus, spec: RunnerSpec, status: RunnerStatus) -> None:
 
 
 async def _told_apart(error: Exception, spec: RunnerSpec) -> Exception:
-    """What made the runner fail. One that lost a peer gives way: what ended that one is the better reason, and whoever
-    saw it says so within a moment, which ends this process too."""
+    """What made the runner fail. One whose connection to a peer ended gives way: what ended that peer is the better
+    reason, and whoever saw it says so within a moment, which ends this process too."""
     cause = _cause(error)
     if len(spec.instance.shards) > 1 and isinstance(cause, RuntimeError):
         cause = lost_connection(spec, cause)
     if isinstance(cause, Retryable):
-        await asyncio.sleep(PEER_FIRST)
+        await asyncio.sleep(0 if isinstance(cause, PeerSilent) else PEER_FIRST)
         logger.error("the runner of %s failed: %s", spec.instance.model_id, cause)
     else:
         logger.error("the runner of %s failed", spec.instance.model_id, exc_info=error)

@@ -19,7 +19,7 @@ SILENT_LOADING = 15.0
 """Seconds without a sign of life after which a peer is taken for lost, while it loads: imports hold up its beats."""
 SILENT = 4.0
 """The same while it generates. A computation that waits for a lost rank cannot be ended but with the process."""
-LOOK_PAUSE = 0.5
+LOOK_PAUSE = 0.25
 MEETING = 30.0
 """Seconds that the ranks have to connect to each other once each was told where the others are. MLX tries for 15."""
 
@@ -33,9 +33,13 @@ class PeerLost(Retryable):
         self.lost = tuple(shard.rank for shard in lost)
 
 
+class PeerSilent(PeerLost):
+    """They show no sign of life: whoever could say why would have said it."""
+
+
 class PeerWatch:
     """Notices peers that are silent: stopped, hung, or on a machine that is gone. (Of a killed process the others'
-    connections tell at once.)"""
+    connections mostly tell at once: MLX may miss that one was closed, and wait on.)"""
 
     def __init__(
         self, bus: Bus, spec: RunnerSpec, processes: Sequence[str], clock: Callable[[], float] = time.monotonic
@@ -60,7 +64,7 @@ class PeerWatch:
             await subscribe_beats(self._bus, node_id, self._receive)
 
     async def run(self) -> None:
-        """Watch without end. Raises PeerLost when a peer is silent."""
+        """Watch without end. Raises PeerSilent when a peer is."""
         while True:
             await asyncio.sleep(LOOK_PAUSE)
             self._check(self._clock())
@@ -83,7 +87,7 @@ class PeerWatch:
             self._connections = self._bus.connections
             self._seen_at = dict.fromkeys(self._peers, now)
         elif silent := self.silent(self.patience):
-            raise PeerLost(f"no sign of life for {self.patience:.0f} s", silent)
+            raise PeerSilent(f"no sign of life for {self.patience:.0f} s", silent)
 
 
 async def told_peers(bus: Bus, spec: RunnerSpec, after: int) -> ConnectTask:
@@ -112,7 +116,7 @@ async def meet(thread: EngineThread, others: Peers, watch: PeerWatch, patience: 
     except TimeoutError as error:
         apart = f"the ranks did not meet over {others.backend} within {patience:.0f} s"
         if silent := watch.silent(SILENT):
-            raise PeerLost(f"no sign of life, {apart}", silent) from error
+            raise PeerSilent(f"no sign of life, {apart}", silent) from error
         raise Retryable(f"{apart}: all live, at {', '.join(others.addresses)}") from error
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 from collections.abc import Generator, Iterator
@@ -223,13 +224,15 @@ def test_a_killed_rank_ends_requests_at_once_and_all_start_again(pair: Pair, ran
 
 
 def test_a_machine_that_is_gone_at_once_is_named_by_the_rank_that_lost_it(pair: Pair) -> None:
-    """Its runner and its worker die together: nobody there tells why."""
+    """Its runner and its worker die together: nobody there tells why. What rank 0 noticed first is chance: MLX may miss
+    that a connection was closed."""
     running = pair.ask(STORY, max_tokens=1000).wait_text(2, 60)
     name, runner = pair.machine(1), pair.pid(1)
     with pair.without_worker(1):
         os.kill(runner, signal.SIGKILL)
-        assert (running.wait(5).code, running.error is not None) == ("runner_failed", True)
-        assert f"rank 1 on {name}: the connection to it was lost" in str(running.error)
+        assert running.wait(5).code == "runner_failed"
+        noticed = "the connection to it was lost|no sign of life"
+        assert re.search(f"rank 1 on {re.escape(name)}: ({noticed})", str(running.error))
     pair.wait_ready()
     assert_well(pair)
 
