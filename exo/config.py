@@ -52,7 +52,7 @@ def _model_or_none(name: str) -> str:
     return "" if name.lower() == "none" else name
 
 
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\\s]+")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 
 
 class Settings(BaseSettings):

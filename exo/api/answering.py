@@ -60,7 +60,8 @@ async def accepted(api: Api, choices: Choices) -> None:
         for generation in choices.generations:
             await generation.answered()
             if not generation.is_accepted:
-                _raise_failure((await choices.items())[0])
+                for chosen in await choices.items():
+                    _raise_failure(chosen)
     finally:
         _leave(api, choices)
 

@@ -3,7 +3,7 @@ answers with bytes: told by types, for the OpenAPI document."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from litestar.openapi.spec import Operation
 from typing_extensions import TypedDict
@@ -58,11 +58,13 @@ class Pending(TypedDict):
 
 
 class Outcome(TypedDict):
-    """What became of a command."""
+    """What became of a command. A rejected one has the last two."""
 
     id: str
     status: Literal["pending", "done", "rejected"]
     events: list[Recorded]
+    code: NotRequired[str]
+    reason: NotRequired[str]
 
 
 def command(*, body: object = None, example: Mapping[str, object] | None = None) -> type[Operation]:

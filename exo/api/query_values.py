@@ -9,6 +9,7 @@ from litestar.params import QueryParameter
 from litestar.typing import FieldDefinition
 
 from exo.api.errors import Problem
+from exo.api.query_names import query_fields
 
 _KINDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
@@ -19,9 +20,8 @@ def query_problem(request: Request[Any, Any, Any], error: Exception) -> Problem 
     handler = request.scope.get("route_handler")
     match details:
         case [{"key": str(name), "source": "query"}, *_] if isinstance(handler, HTTPRouteHandler):
-            fields = handler.parsed_fn_signature.parameters.values()
-            found = [field for field in fields if _called(field) == name]
-            return Problem("invalid_request", f"{name}: it must be {wanted(found[0])}", name) if found else None
+            field = query_fields(handler).get(name)
+            return Problem("invalid_request", f"{name}: it must be {wanted(field)}", name) if field else None
         case _:
             return None
 
@@ -33,10 +33,6 @@ def wanted(field: FieldDefinition) -> str:
     if choices and not isinstance(choices[0], type):
         return f"one of {', '.join(map(str, choices))}"
     return _KINDS.get(types[0], "a list of texts") + _limits(field.kwarg_definition)
-
-
-def _called(field: FieldDefinition) -> str | None:
-    return field.kwarg_definition.name if isinstance(field.kwarg_definition, QueryParameter) else None
 
 
 def _limits(limits: object) -> str:

@@ -24,7 +24,7 @@ from exo.log_setup import current_task
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
-from exo.runner.prompts import echoed, encode, open_output
+from exo.runner.prompts import echoed, encode, form_of, open_output
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.trials import Trials
 
@@ -176,7 +176,7 @@ class RunnerLoop:
         """What holds the answer to what is demanded. Only what was tried is compiled here: it cannot be stopped."""
         if request.params.constraint is None and request.tool_choice != "required":
             return None
-        await self._trials.check(request, self._tokenizer.output_format(prompt))
+        await self._trials.check(request, form_of(request, prompt, self._tokenizer))
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._compiles, self._tokenizer.guide, request, prompt)
 

@@ -6,6 +6,7 @@ from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Rejected
 from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engines.base import Tokenizer
+from exo.runner.output.format import OutputFormat
 from exo.runner.output.opening import open_pipeline, open_raw_pipeline
 from exo.runner.output.pipeline import OutputPipeline
 
@@ -26,6 +27,11 @@ def _known(tokens: Sequence[int], vocabulary_size: int) -> list[int]:
         reason = f"there is no token {max(tokens)}: this model's are numbered from 0 to {vocabulary_size - 1}"
         raise Rejected(reason, param="prompt")
     return list(tokens)
+
+
+def form_of(request: GenerationRequest, prompt: Sequence[int], tokenizer: Tokenizer) -> OutputFormat:
+    """How the answer is written: after a prompt as it stands it is text alone."""
+    return OutputFormat() if request.prompt is not None else tokenizer.output_format(prompt)
 
 
 def open_output(request: GenerationRequest, prompt: Sequence[int], tokenizer: Tokenizer) -> OutputPipeline:

@@ -15,6 +15,7 @@ from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser, harmony_parsers
+from exo.runner.prompts import form_of
 from exo.runner.structured.compiling import Constraints
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.threads import started
@@ -142,8 +143,7 @@ class HuggingFaceTokenizer:
 
     def guide(self, request: GenerationRequest, prompt: Sequence[int]) -> Guide | None:
         """What holds the answer to this prompt to what the request demands. Raises Rejected where nothing can."""
-        form = OutputFormat() if request.prompt is not None else self.output_format(prompt)
-        constraints = Constraints(self._vocabulary.result(), form)
+        constraints = Constraints(self._vocabulary.result(), form_of(request, prompt, self))
         wanted = constraints.wanted(request)
         return None if wanted is None else constraints.guide(wanted, prompt)
 

@@ -114,6 +114,19 @@ def test_a_parameter_that_an_endpoint_does_not_have_is_refused_by_its_name(
     assert error["message"].endswith(f"there are {known}")
 
 
+def test_a_list_is_given_by_its_name_once_for_each(client: httpx.Client) -> None:
+    (node_id,) = client.get("/state/nodes").json()
+    answer = client.get("/instance/previews", params={"model": "scripted", "node_ids": [node_id, node_id[:12]]})
+    assert answer.status_code == 200
+    assert answer.json()["previews"]
+
+
+def test_who_names_no_node_is_told_by_which_parameter(client: httpx.Client) -> None:
+    body = {"node_id": "nobody", "model_id": "scripted"}
+    error = client.post("/download/start", json=body).json()["error"]
+    assert (error["code"], error["param"]) == ("node_not_found", "node_id")
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [

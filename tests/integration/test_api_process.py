@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -205,7 +206,11 @@ def test_a_stream_outlives_a_restart_of_the_master(stack: Stack) -> None:
 def test_without_a_master_a_request_is_refused_in_time(stack: Stack) -> None:
     stack.kill("master")
     began = time.monotonic()
-    response = httpx.post(f"{stack.url}/v1/chat/completions", json=chat("hi"), timeout=30)
+    in_background = {"model": "scripted", "input": "hi", "background": True}
+    with ThreadPoolExecutor() as pool:
+        kept = pool.submit(httpx.post, f"{stack.url}/v1/responses", json=in_background, timeout=30)
+        response = httpx.post(f"{stack.url}/v1/chat/completions", json=chat("hi"), timeout=30)
+    assert (kept.result().status_code, kept.result().json()["error"]["code"]) == (503, "no_master")
     assert response.status_code == 503
     assert response.json()["error"]["code"] == "no_master"
     assert time.monotonic() - began < 17

@@ -33,6 +33,15 @@ def test_a_variable_is_its_prefix_and_the_name_in_capitals(monkeypatch: pytest.M
     assert (settings.home, settings.api_port, settings.offline) == (Path("/data/exo"), 8080, True)
 
 
+def test_origins_are_told_from_what_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_CORS_ORIGINS", "http://localhost:3000,https://docs.example.com")
+    assert load_settings().cors_origins == ("http://localhost:3000", "https://docs.example.com")
+    for wrong in ("https://a b", "https://a.example/path", "localhost:3000"):
+        monkeypatch.setenv("EXO_CORS_ORIGINS", wrong)
+        with pytest.raises(Fatal, match="is no origin"):
+            load_settings()
+
+
 def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXO_API_PORT", "")
     assert load_settings().api_port == 52415

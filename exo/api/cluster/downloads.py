@@ -82,7 +82,7 @@ async def list_downloads(api: Api) -> Response[bytes]:
 async def start_download(request: Request[Any, Any, Any], api: Api, wait: Wait = None) -> Response[bytes]:
     """Have a node fetch or convert a model, whether an instance needs it there or not."""
     body = DownloadRequest.model_validate_json(await request.body())
-    node, card = find_node(api.state, body.node_id), find_model(api.state, body.model_id)
+    node, card = find_node(api.state, body.node_id, "node_id"), find_model(api.state, body.model_id)
     return await send(api, StartDownload(node_id=node.node_id, model_id=card.model_id), wait)
 
 
@@ -95,7 +95,7 @@ async def start_download(request: Request[Any, Any, Any], api: Api, wait: Wait =
 )
 async def cancel_download(node: str, model: str, api: Api, wait: Wait = None) -> Response[bytes]:
     """Stop bringing a model onto a node, unless an instance needs it there. What has come is kept for the next time."""
-    node_id: NodeId = find_node(api.state, node).node_id
+    node_id: NodeId = find_node(api.state, node, "node").node_id
     model_id: ModelId = find_model(api.state, model.removeprefix("/")).model_id
     return await send(api, CancelDownload(node_id=node_id, model_id=model_id), wait)
 

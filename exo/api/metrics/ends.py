@@ -19,6 +19,7 @@ class Ends:
         match recorded.entry.event if recorded else None:
             case None:
                 self._count({one for one in self._open if one not in state.generations}, state)
+                self._open |= {one.task_id for one in state.generations.values() if one.reply_to == self._api_id}
             case GenerationQueued() as event if event.reply_to == self._api_id:
                 self._open.add(event.task_id)
             case GenerationFinished() as event if event.task_id in self._open:

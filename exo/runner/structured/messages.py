@@ -34,6 +34,9 @@ class TrialVerdict(Frozen):
 
 
 def trial_request(request: GenerationRequest, form: OutputFormat) -> TrialRequest:
-    """Without what has nothing to do with the form, so that the same form is the same text."""
-    only = {"messages": (), "params": SamplingParams(constraint=request.params.constraint)}
-    return TrialRequest(form=form, request=request.model_copy(update=only))
+    """Only what has to do with the form, so that the same form is the same text."""
+    asked = GenerationRequest(messages=(), params=SamplingParams(constraint=request.params.constraint))
+    if request.tool_choice == "required":
+        calls = ("tools", "tool_choice", "tool_name", "parallel_tool_calls")
+        asked = asked.replaced({name: getattr(request, name) for name in calls})
+    return TrialRequest(form=form, request=asked)
