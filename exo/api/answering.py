@@ -7,10 +7,11 @@ from litestar.response import Stream
 
 from exo.api import sse
 from exo.api.answer import Answer
-from exo.api.choices import PROMPT_PARAM, Choices, Chosen
+from exo.api.choices import Choices, Chosen
 from exo.api.context import Api
 from exo.api.errors import failure
 from exo.api.generations import Receive
+from exo.api.param_names import AS_IN_CHAT, Names
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.messages.requests import GenerationRequest
@@ -26,20 +27,20 @@ async def start(
     model_id: ModelId,
     requests: Sequence[GenerationRequest],
     receive: Receive,
-    prompt_param: str = PROMPT_PARAM,
+    names: Names = AS_IN_CHAT,
     *,
     in_background: bool = False,
     beside: Callable[[TaskId], Awaitable[None]] | None = None,
 ) -> Choices:
     """One generation for each payload, all of them left when the client goes; those in the background go on without it.
 
-    `prompt_param` is the endpoint's parameter that the prompt came from, which errors name. `beside` is called with the
-    first one's task, and waited for, while the generations start. Whoever gets them reads them by `whole` or
+    `names`: what the endpoint calls the parameters that errors name. `beside` is called with the first one's task, and
+    waited for, while the generations start. Whoever gets them reads them by `whole` or
     `streamed`. Raises Rejected where the disk is full, and Retryable where NATS stays away.
     """
     api.check_room()
     opened = [api.generations.open(model_id, in_background=in_background) for _ in requests]
-    choices = Choices(opened, prompt_param)
+    choices = Choices(opened, names)
     api.generations.leave_on_disconnect(choices.generations, receive)
     try:
         each = zip(choices.generations, requests, strict=True)

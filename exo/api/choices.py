@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 
-from exo.api.errors import PARAMS, failure
+from exo.api.errors import failure
 from exo.api.generation import Generation, Item, Note
+from exo.api.param_names import AS_IN_CHAT, Names, named
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.sampling import Usage
 
-PROMPT_PARAM = "messages"
-"""What the prompt is called where an error comes from."""
 Chosen = tuple[int, Item]
 """The index of a choice, and one more item of it."""
 
@@ -18,10 +17,10 @@ Chosen = tuple[int, Item]
 class Choices:
     """The generations of one request, by their indexes, and one reader of all of them."""
 
-    def __init__(self, generations: Sequence[Generation], prompt_param: str = PROMPT_PARAM) -> None:
-        """`prompt_param`: what the client calls the prompt, which errors name."""
+    def __init__(self, generations: Sequence[Generation], names: Names = AS_IN_CHAT) -> None:
+        """`names`: what the endpoint calls the parameters that errors name."""
         self.generations = generations
-        self._prompt_param = prompt_param
+        self._names = names
         self.ends: dict[int, EndPiece] = {}
         """By index: those that are over."""
         self._failed = False
@@ -50,16 +49,12 @@ class Choices:
             if not isinstance(item, EndPiece):
                 chosen.append((index, item))
                 continue
-            end = self.ends[index] = self._named(item)
+            end = self.ends[index] = named(item, self._names)
             chosen.append((index, end))
             if failure(end):
                 self._failed = True
                 break
         return chosen
-
-    def _named(self, end: EndPiece) -> EndPiece:
-        param = end.param or PARAMS.get(end.code)
-        return end.replaced({"param": self._prompt_param}) if param == PROMPT_PARAM else end
 
     def close(self) -> None:
         """Read no more."""

@@ -1,17 +1,18 @@
 """Streams that a client can come back to: a new one, or the rest of the one that it names."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from litestar import Request
 from litestar.response import Stream
 
 from exo.api import answering
-from exo.api.choices import PROMPT_PARAM, Choices
+from exo.api.choices import Choices
 from exo.api.context import Api
 from exo.api.event_ids import HEADER, EventId, EventNumbers, NoNumbers, parse_event_id
 from exo.api.generations import GONE
+from exo.api.param_names import AS_IN_CHAT, Names
 from exo.api.streaming import EventFrames, EventWriter
 from exo.bus.requests import get_request
 from exo.domain.ids import ModelId, TaskId
@@ -36,8 +37,8 @@ class Streamed:
     """Now."""
     in_background: bool = False
     """Whether it goes on without its client."""
-    prompt_param: str = PROMPT_PARAM
-    """The parameter that the prompt came from."""
+    names: Names = field(default_factory=lambda: AS_IN_CHAT)
+    """What the endpoint calls the parameters that errors name."""
     beside: Callable[[TaskId], Awaitable[None]] | None = None
     """What is done with a new one's task while it starts."""
 
@@ -57,7 +58,7 @@ async def stream(api: Api, request: Request[Any, Any, Any], asked: Streamed) -> 
             asked.model_id,
             asked.requests,
             request.receive,
-            asked.prompt_param,
+            asked.names,
             in_background=asked.in_background,
             beside=asked.beside,
         )
@@ -77,4 +78,4 @@ async def _reopened(api: Api, asked: Streamed, seen: EventId) -> Choices:
         reason = "the event is of another request: send the same body again to go on with its answer"
         raise Rejected(reason, param="Last-Event-ID")
     generation = await api.generations.reopen(seen.task_id, asked.model_id, in_background=asked.in_background)
-    return Choices([generation], asked.prompt_param)
+    return Choices([generation], asked.names)

@@ -64,6 +64,8 @@ class SamplingParams(Frozen):
     """The same seed draws the same, whatever runs beside it."""
     max_tokens: Count | None = None
     """None: up to the model's context."""
+    stops_at_context: bool = False
+    """Whether `max_tokens` that the context has no room for stand for what it has; else the request is refused."""
     stop: tuple[str, ...] = ()
     logprobs: Annotated[int, Field(ge=0, le=TOP_LOGPROBS_MOST)] | None = None
     """How many of the likeliest tokens are told at each position, beside the chosen one. None: nothing is told."""

@@ -9,17 +9,28 @@ from exo.runner.engines.base import Tokenizer
 from exo.runner.output.format import OutputFormat
 from exo.runner.output.opening import open_pipeline, open_raw_pipeline
 from exo.runner.output.pipeline import OutputPipeline
+from exo.runner.thinking import EFFORT, THINKING
 
 
 def encode(request: GenerationRequest, tokenizer: Tokenizer) -> list[int]:
     """The prompt's tokens. Raises Rejected where the chat template refuses, or the model has no such token."""
     match request.prompt:
         case None:
-            return tokenizer.encode_chat(chat_messages(request), template_arguments(request))
+            return _of_chat(request, tokenizer)
         case str() as text:
             return tokenizer.encode_text(text)
         case tokens:
             return _known(tokens, tokenizer.vocabulary_size)
+
+
+def _of_chat(request: GenerationRequest, tokenizer: Tokenizer) -> list[int]:
+    try:
+        return tokenizer.encode_chat(chat_messages(request), template_arguments(request))
+    except Rejected as refusal:
+        # A template has one switch, and there are two ways to ask for it.
+        if refusal.param == THINKING and request.reasoning_effort == "none":
+            raise Rejected(refusal.reason, code=refusal.code, param=EFFORT) from refusal
+        raise
 
 
 def _known(tokens: Sequence[int], vocabulary_size: int) -> list[int]:

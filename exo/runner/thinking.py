@@ -7,6 +7,7 @@ from exo.runner.history import names
 from exo.runner.output.format import OutputFormat
 
 EFFORT = "reasoning_effort"
+THINKING = "enable_thinking"
 USUAL_EFFORT = "medium"
 """What is thought where nothing is said."""
 
@@ -15,14 +16,13 @@ def check_thinking(given: Mapping[str, object], template: str, form: OutputForma
     """Raises Rejected for a switch that a chat template has no place for. `form`: of answers to the prompt made."""
     if given.get(EFFORT, USUAL_EFFORT) != USUAL_EFFORT and not names(template, EFFORT):
         raise _refused("this model has no efforts of reasoning: leave it out", EFFORT)
-    wanted = given.get("enable_thinking")
-    if wanted is None or names(template, "enable_thinking") or names(template, "thinking"):
+    wanted = given.get(THINKING)
+    if wanted is None or names(template, THINKING) or names(template, "thinking"):
         return
     if wanted and form.think is None and not form.harmony:
-        raise _refused("this model does not think before it answers: leave 'enable_thinking' out", "enable_thinking")
+        raise _refused("this model does not think before it answers, and cannot be told to", THINKING)
     if not wanted and (form.starts_inside or form.harmony):
-        reason = "this model always thinks before it answers: 'enable_thinking' and the effort 'none' cannot stop it"
-        raise _refused(reason, "enable_thinking")
+        raise _refused("this model always thinks before it answers, and cannot be told not to", THINKING)
 
 
 def _refused(reason: str, param: str) -> Rejected:

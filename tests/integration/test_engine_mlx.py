@@ -163,7 +163,7 @@ def test_max_tokens_is_exact(engine: Engine) -> None:
 
 
 def test_a_request_over_the_context_is_refused_with_both_numbers(engine: Engine) -> None:
-    with pytest.raises(Rejected, match=r"context is 8192 tokens, but 8200 ") as refused:
+    with pytest.raises(Rejected, match=r"context length is 8192 tokens, but 8200 ") as refused:
         engine.submit(A, [5] * 8000, SamplingParams(max_tokens=200))
     assert refused.value.code == "context_length_exceeded"
     assert engine.in_flight == 0

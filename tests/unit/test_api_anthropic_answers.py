@@ -13,6 +13,7 @@ from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Timings, Usage
 
+MAX_TOKENS = 7
 USAGE = Usage(prompt_tokens=10, cached_tokens=4, completion_tokens=7, reasoning_tokens=2)
 USAGE_JSON = {
     "input_tokens": 6,
@@ -31,12 +32,12 @@ def end(reason: FinishReason = "stop", stop_sequence: str | None = None, code: s
 
 
 def whole(pieces: Sequence[GivenPiece], last: EndPiece, *, shows_thinking: bool = True) -> dict[str, object]:
-    return json.loads(message(TaskId("t1"), ModelId("m"), Answer(list(pieces)), last, shows_thinking))
+    return json.loads(message(TaskId("t1"), ModelId("m"), Answer(list(pieces)), last, MAX_TOKENS, shows_thinking))
 
 
 def frames(*items: Item, shows_thinking: bool = True) -> list[str]:
     """Each item comes by itself; the events, and comments, of the stream."""
-    writer = EventWriter(TaskId("t1"), ModelId("m"), "r1", shows_thinking=shows_thinking)
+    writer = EventWriter(TaskId("t1"), ModelId("m"), "r1", max_tokens=MAX_TOKENS, shows_thinking=shows_thinking)
     return b"".join(writer.frames([(0, item)]) for item in items).decode().removesuffix("\n\n").split("\n\n")
 
 
@@ -142,6 +143,12 @@ def test_a25_events_come_in_order_and_each_block_is_closed() -> None:
         "usage": USAGE_JSON,
     }
     assert stop == {"type": "message_stop"}
+
+
+def test_an_answer_that_the_context_ends_before_its_limit_says_so() -> None:
+    cut = EndPiece(finish_reason="length", usage=USAGE.replaced({"completion_tokens": 6}), timings=Timings())
+    assert whole([], cut)["stop_reason"] == "model_context_window_exceeded"
+    assert whole([], end("length"))["stop_reason"] == "max_tokens"
 
 
 def test_omitted_thoughts_are_a_block_with_a_signature_alone() -> None:

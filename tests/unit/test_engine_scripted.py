@@ -171,7 +171,7 @@ def test_a_bad_script_is_refused_with_its_reason(engine: ScriptedEngine, message
 
 
 def test_a_prompt_over_the_context_is_refused_with_both_numbers(engine: ScriptedEngine) -> None:
-    with pytest.raises(Rejected, match=r"context is 200 tokens, but 201 .*\(101 in the prompt, 100") as refused:
+    with pytest.raises(Rejected, match=r"context length is 200 tokens, but 201 .*\(101 in the prompt, 100") as refused:
         submit(engine, A, "x" * 101, max_tokens=100)
     assert refused.value.code == "context_length_exceeded"
 

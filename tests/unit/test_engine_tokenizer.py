@@ -10,6 +10,7 @@ from exo.domain.constraint import JsonObject
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import SamplingParams
 from exo.errors import Fatal, Rejected
+from exo.runner.prompts import encode
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 TEMPLATE = (
@@ -142,6 +143,20 @@ def test_a_switch_that_the_model_would_not_heed_is_refused(
     with pytest.raises(Rejected) as caught:
         tokenizer.encode_chat(USER, given)
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", param)
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [({"reasoning_effort": "none"}, "reasoning_effort"), ({"enable_thinking": False}, "enable_thinking")],
+)
+def test_a_model_that_always_thinks_names_what_told_it_not_to(
+    tmp_path: Path, asked: dict[str, object], param: str
+) -> None:
+    tokenizer = HuggingFaceTokenizer(make_folder(tmp_path, FORCED))
+    request = GenerationRequest.model_validate({"messages": USER, **asked})
+    with pytest.raises(Rejected, match="always thinks") as caught:
+        encode(request, tokenizer)
+    assert caught.value.param == param
 
 
 def test_arguments_are_written_out_for_a_template_that_joins_them_to_text(tmp_path: Path) -> None:

@@ -15,11 +15,13 @@ from exo.domain.sampling import Usage
 ID_PREFIX = "msg_"
 
 
-def message(task_id: TaskId, model_id: ModelId, answer: Answer, end: EndPiece, shows_thinking: bool) -> bytes:
-    """The answer in one piece."""
+def message(
+    task_id: TaskId, model_id: ModelId, answer: Answer, end: EndPiece, max_tokens: int, shows_thinking: bool
+) -> bytes:
+    """The answer in one piece. `max_tokens`: as the request has it."""
     head = head_of(task_id, model_id)
     content = blocks_of(answer.pieces, signature_of(task_id), shows_thinking)
-    return to_json({**head, "content": content, **ending_of(end), "usage": usage_of(end.usage)})
+    return to_json({**head, "content": content, **ending_of(end, max_tokens), "usage": usage_of(end.usage)})
 
 
 def head_of(task_id: TaskId, model_id: ModelId) -> dict[str, object]:
@@ -47,9 +49,9 @@ def blocks_of(pieces: Sequence[GivenPiece], signature: str, shows_thinking: bool
     return blocks
 
 
-def ending_of(end: EndPiece) -> dict[str, object]:
+def ending_of(end: EndPiece, max_tokens: int) -> dict[str, object]:
     """Why the answer ended, and by which of the stop sequences where one did it."""
-    reason = _stop_reason(end)
+    reason = _stop_reason(end, max_tokens)
     return {"stop_reason": reason, "stop_sequence": end.stop_sequence if reason == "stop_sequence" else None}
 
 
@@ -68,12 +70,13 @@ def _tool_use(call: ToolCallPiece) -> dict[str, object]:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)}
 
 
-def _stop_reason(end: EndPiece) -> str:
+def _stop_reason(end: EndPiece, max_tokens: int) -> str:
     match end.finish_reason:
         case "tool_calls":
             return "tool_use"
         case "length":
-            return "max_tokens"
+            is_whole = end.usage.completion_tokens >= max_tokens
+            return "max_tokens" if is_whole else "model_context_window_exceeded"
         case "content_filter":
             return "refusal"
         case "stop":

@@ -19,12 +19,15 @@ from exo.domain.sampling import Usage
 class EventWriter:
     """Writes the events of one stream. A block is open from its first item to the first of another kind."""
 
-    __slots__ = ("_begun", "_block", "_head", "_index", "_request_id", "_shows_thinking", "_signature")
+    __slots__ = ("_begun", "_block", "_head", "_index", "_max_tokens", "_request_id", "_shows_thinking", "_signature")
 
-    def __init__(self, task_id: TaskId, model_id: ModelId, request_id: str, *, shows_thinking: bool) -> None:
+    def __init__(
+        self, task_id: TaskId, model_id: ModelId, request_id: str, *, max_tokens: int, shows_thinking: bool
+    ) -> None:
         self._head = head_of(task_id, model_id)
         self._signature = signature_of(task_id)
         self._request_id = request_id
+        self._max_tokens = max_tokens
         self._shows_thinking = shows_thinking
         self._begun = False
         self._block: Literal["text", "thinking"] | None = None
@@ -93,7 +96,7 @@ class EventWriter:
         if problem := failure(end):
             told = Problem(problem.code, problem.reason, problem.param)
             return sse.event("error", anthropic_error(told, self._request_id))
-        last = _event("message_delta", delta=ending_of(end), usage=usage_of(end.usage))
+        last = _event("message_delta", delta=ending_of(end, self._max_tokens), usage=usage_of(end.usage))
         return self._closed() + last + _event("message_stop")
 
     def _delta(self, kind: str, **fields: str) -> bytes:

@@ -15,6 +15,12 @@ from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.request_ids import HEADER
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello!"}]}
+NAMES = {
+    "enable_thinking": "thinking",
+    "reasoning_effort": "output_config.effort",
+    ".function.parameters": ".input_schema",
+}
+"""Of parameters, as in `exo.api.param_names`."""
 
 
 @post(
@@ -28,11 +34,17 @@ async def create_message(request: Request[Any, Any, Any], api: Api) -> Response[
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
     body = MessagesRequest.model_validate_json(await request.body())
     card = find_model(api.state, body.model)
-    choices = await answering.start(api, card.model_id, [body.to_generation()], request.receive)
+    choices = await answering.start(api, card.model_id, [body.to_generation()], request.receive, NAMES)
     if body.stream:
         request_id = request.headers.get(HEADER, "")
-        writer = EventWriter(choices.task_id, card.model_id, request_id, shows_thinking=body.shows_thinking)
+        writer = EventWriter(
+            choices.task_id,
+            card.model_id,
+            request_id,
+            max_tokens=body.max_tokens,
+            shows_thinking=body.shows_thinking,
+        )
         return await answering.streamed(api, choices, writer.frames)
     ((answer, end),) = await answering.whole(api, choices)
-    whole = message(choices.task_id, card.model_id, answer, end, body.shows_thinking)
+    whole = message(choices.task_id, card.model_id, answer, end, body.max_tokens, body.shows_thinking)
     return Response(whole, media_type="application/json")

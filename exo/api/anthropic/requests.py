@@ -181,6 +181,7 @@ class MessagesRequest(PromptRequest):
                 top_p=1.0 if self.top_p is None else max(self.top_p, TOP_P_LEAST),
                 top_k=self.top_k or 0,
                 max_tokens=self.max_tokens,
+                stops_at_context=True,
                 stop=tuple(self.stop_sequences or ()),
                 constraint=self.constraint,
             )

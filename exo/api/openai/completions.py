@@ -17,7 +17,8 @@ from exo.domain.ids import TaskId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "The capital of France is", "max_tokens": 5}
 
-PROMPT_PARAM = "prompt"
+NAMES = {"messages": "prompt"}
+"""Of parameters, as in `exo.api.param_names`."""
 
 
 @post(
@@ -39,9 +40,9 @@ async def completions(request: Request[Any, Any, Any], api: Api) -> Response[byt
                 task_id, created, card.model_id, len(payloads), body.count, with_logprobs, body.wants_usage
             )
 
-        asked = Streamed(card.model_id, payloads, ID_PREFIX, writer, created, prompt_param=PROMPT_PARAM)
+        asked = Streamed(card.model_id, payloads, ID_PREFIX, writer, created, names=NAMES)
         return await stream(api, request, asked)
-    choices = await answering.start(api, card.model_id, payloads, request.receive, PROMPT_PARAM)
+    choices = await answering.start(api, card.model_id, payloads, request.receive, NAMES)
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, body.count, with_logprobs)
     return Response(whole, media_type="application/json")

@@ -8,6 +8,14 @@ UNLIMITED_RESERVE = 2048
 refuse most of what fits; an answer of more than this is rare."""
 
 
+def limit_asked_for(params: SamplingParams, prompt_tokens: int, context: int) -> int | None:
+    """The tokens of output that a request allows itself; None: all that the context has room for."""
+    asked = params.max_tokens
+    if params.stops_at_context and asked is not None and prompt_tokens + asked > context:
+        return None
+    return asked
+
+
 def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -> int:
     """How many tokens may be generated. Raises Rejected where the prompt and what is asked for are over the context."""
     if prompt_tokens == 0:
@@ -15,7 +23,7 @@ def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -
     asked = prompt_tokens + (max_tokens or 1)
     if asked > context:
         raise Rejected(
-            f"this model's context is {context} tokens, but {asked} were asked for "
+            f"this model's maximum context length is {context} tokens, but {asked} were asked for "
             f"({prompt_tokens} in the prompt, {max_tokens or 1} for the completion)",
             code="context_length_exceeded",
             param="messages",

@@ -14,7 +14,7 @@ from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
-from exo.runner.engines.admission import completion_limit
+from exo.runner.engines.admission import completion_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.script import Fault, Script, parse_script
@@ -93,7 +93,8 @@ class ScriptedEngine:
             raise Fatal("the engine holds no model")
         if task_id in self._runs:
             raise Rejected(f"task {task_id} is running already", code="duplicate_task")
-        limit = completion_limit(len(prompt), params.max_tokens, self._shard.card.context)
+        context = self._shard.card.context
+        limit = completion_limit(len(prompt), limit_asked_for(params, len(prompt), context), context)
         script = parse_script(self._tokenizer.text(prompt))
         self._runs[task_id] = _Run(
             task_id=task_id,

@@ -24,7 +24,13 @@ from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "input": "Hello!", "max_output_tokens": 50}
-PROMPT_PARAM = "input"
+NAMES = {
+    "messages": "input",
+    "enable_thinking": "reasoning.effort",
+    "reasoning_effort": "reasoning.effort",
+    ".function.parameters": ".parameters",
+}
+"""Of parameters, as in `exo.api.param_names`."""
 
 
 @post(
@@ -55,12 +61,10 @@ async def create_response(request: Request[Any, Any, Any], api: Api) -> Response
         def writer(task_id: TaskId, created: int) -> ResponseWriter:
             return ResponseWriter(record(task_id, created))
 
-        asked = Streamed(
-            card.model_id, [payload], RESPONSE_PREFIX, writer, now, in_background, PROMPT_PARAM, beside=stored
-        )
+        asked = Streamed(card.model_id, [payload], RESPONSE_PREFIX, writer, now, in_background, NAMES, beside=stored)
         return await stream(api, request, asked)
     choices = await answering.start(
-        api, card.model_id, [payload], request.receive, PROMPT_PARAM, in_background=in_background, beside=stored
+        api, card.model_id, [payload], request.receive, NAMES, in_background=in_background, beside=stored
     )
     if in_background:
         await answering.accepted(api, choices)

@@ -13,7 +13,7 @@ from exo.api.choices import Choices
 from exo.api.context import Api
 from exo.api.event_ids import HEADER, EventId, EventNumbers, parse_event_id
 from exo.api.openai.responses.bodies import response_of
-from exo.api.openai.responses.creating import PROMPT_PARAM
+from exo.api.openai.responses.creating import NAMES
 from exo.api.openai.responses.events import ResponseWriter
 from exo.api.openai.responses.ids import RESPONSE_PREFIX, task_of
 from exo.api.openai.responses.listed import listed, page
@@ -104,7 +104,7 @@ async def _followed(
         if seen.task_id != record.task_id:
             raise Rejected("the event is of another response", param="Last-Event-ID")
     generation = await api.generations.reopen(record.task_id, record.model_id, in_background=True)
-    choices = Choices([generation], PROMPT_PARAM)
+    choices = Choices([generation], NAMES)
     api.generations.leave_on_disconnect(choices.generations, request.receive)
     frames = EventFrames(ResponseWriter(record), EventNumbers(RESPONSE_PREFIX, seen))
     return await answering.streamed(api, choices, frames.frames)

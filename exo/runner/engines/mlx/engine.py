@@ -13,7 +13,7 @@ from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
 from exo.models.integrity import check_folder
-from exo.runner.engines.admission import check_biases
+from exo.runner.engines.admission import check_biases, limit_asked_for
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.mlx.blas import BlasState, bind_fast_blas, set_blas_threads
 from exo.runner.engines.mlx.slices import SlicePace
@@ -104,7 +104,8 @@ class MlxEngine:
         model = self._model
         check_biases(params, model.tokenizer.vocabulary_size)
         choice = model.samplers.for_request(task_id, params, len(prompt), guide)
-        model.scheduler.submit(task_id, prompt, choice, params.max_tokens, model.card.context)
+        asked = limit_asked_for(params, len(prompt), model.card.context)
+        model.scheduler.submit(task_id, prompt, choice, asked, model.card.context)
 
     def step(self) -> list[EngineOutput]:
         """One decode step for all, and a slice of prefill.
