@@ -153,7 +153,7 @@ def test_a_model_that_always_thinks_names_what_told_it_not_to(
     tmp_path: Path, asked: dict[str, object], param: str
 ) -> None:
     tokenizer = HuggingFaceTokenizer(make_folder(tmp_path, FORCED))
-    request = GenerationRequest.model_validate({"messages": USER, **asked})
+    request = GenerationRequest.model_validate({"messages": USER, "params": {}, **asked})
     with pytest.raises(Rejected, match="always thinks") as caught:
         encode(request, tokenizer)
     assert caught.value.param == param
