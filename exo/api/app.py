@@ -6,7 +6,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from exo import __version__
 from exo.api.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
-from exo.api.anthropic import messages
+from exo.api.anthropic import counting, messages
 from exo.api.cluster import (
     commands,
     downloads,
@@ -56,6 +56,7 @@ def routes() -> list[HTTPRouteHandler]:
             stored.delete_response,
             stored.list_input_items,
             messages.create_message,
+            counting.count_tokens,
             commands.cancel_generation,
         ),
         *with_access(

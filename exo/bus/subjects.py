@@ -68,6 +68,10 @@ class Subjects:
         """All beats for one worker."""
         return f"{self.root}.beat.{token(node_id)}.*"
 
+    def count(self, instance_id: InstanceId) -> str:
+        """Where an instance's runner says how many tokens a prompt has."""
+        return f"{self.root}.count.{token(instance_id)}"
+
     def query(self, name: str) -> str:
         """Where a master answers questions of a kind."""
         return f"{self.root}.query.{token(name)}"

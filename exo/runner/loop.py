@@ -92,6 +92,10 @@ class RunnerLoop:
         self._ended: deque[GenerationEnded] = deque(maxlen=ENDED_KEPT)
         bus.on_reconnect(self._report_again)
 
+    async def count(self, task_id: TaskId) -> int:
+        """The tokens of a prompt that nobody wants answered. Raises Rejected where the model refuses it."""
+        return len(await self._encode(await self._request(task_id)))
+
     async def take_tasks(self, after: int) -> None:
         """Take the tasks after a stream sequence, without end."""
         async with asyncio.TaskGroup() as starts:

@@ -15,6 +15,7 @@ from typing import cast
 import exo
 from exo.bus.beats import publish_beat
 from exo.bus.client import Bus, connect
+from exo.bus.counts import answer_counts
 from exo.bus.inbox import send_report
 from exo.bus.tasks import last_task
 from exo.domain.ids import TaskId
@@ -123,6 +124,8 @@ async def _generate(
     """Take tasks after the stream's sequence `after`, without end."""
     tokenizer = await thread.call(lambda engine: engine.tokenizer)
     loop = RunnerLoop(bus, spec, processes, thread, tokenizer)
+    if spec.shard.rank == 0:
+        await answer_counts(bus, spec.instance.instance_id, loop.count)
     await _report(bus, spec, Ready(tokens_per_second=speed))
     logger.info("%s is ready on this node, %.1f tokens/s in one stream", spec.instance.model_id, speed)
     async with asyncio.TaskGroup() as tasks:
