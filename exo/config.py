@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exo.domain.ids import is_token
 from exo.errors import Fatal, without_prefix
+from exo.log_setup import LogFormat
 
 
 def _cluster_name(name: str) -> str:
@@ -90,7 +91,7 @@ class Settings(BaseSettings):
     log_prompts: bool = False
     """Keep prompts and answers in the event log. Off: they never enter it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    log_format: Literal["text", "json"] = "text"
+    log_format: LogFormat = "text"
     """Of what the processes say: lines for people, or one JSON object a line."""
 
     @property

@@ -113,6 +113,5 @@ async def _body(api: Api, choices: Choices, frames: Frames, first: list[Chosen])
 
 
 def _leave(api: Api, choices: Choices) -> None:
-    choices.close()
     for generation in choices.generations:
         api.generations.leave(generation, ANSWERED)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from exo.api.errors import failure
 from exo.api.generation import Generation, Item, Note
 from exo.api.param_names import AS_IN_CHAT, Names, named
-from exo.domain.ids import ModelId, TaskId
+from exo.domain.ids import TaskId
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.sampling import Usage
 
@@ -24,17 +24,14 @@ class Choices:
         self.ends: dict[int, EndPiece] = {}
         """By index: those that are over."""
         self._failed = False
-        self._reading: dict[asyncio.Task[list[Item]], int] = {}
+        self._arrived = asyncio.Event()
+        for generation in generations:
+            generation.arrived = self._arrived
 
     @property
     def task_id(self) -> TaskId:
         """Names the whole: the first generation's."""
         return self.generations[0].task_id
-
-    @property
-    def model_id(self) -> ModelId:
-        """The model that all of them are of."""
-        return self.generations[0].model_id
 
     @property
     def is_over(self) -> bool:
@@ -43,7 +40,9 @@ class Choices:
 
     async def items(self) -> list[Chosen]:
         """What has come since the last call; waits while there is nothing. After a failure nothing else is there."""
-        read = await self._next()
+        while not (read := self._taken()):
+            self._arrived.clear()
+            await self._arrived.wait()
         chosen: list[Chosen] = []
         for index, item in read:
             if not isinstance(item, EndPiece):
@@ -56,32 +55,16 @@ class Choices:
                 break
         return chosen
 
-    def close(self) -> None:
-        """Read no more."""
-        for task in self._reading:
-            task.cancel()
-
-    async def _next(self) -> list[Chosen]:
-        if len(self.generations) == 1:
-            return [(0, item) for item in await self.generations[0].items()]
-        chosen: list[Chosen] = []
-        while not chosen:
-            chosen = [one for index, items in await self._arrived() for one in self._shown(index, items)]
-        return chosen
-
-    async def _arrived(self) -> list[tuple[int, list[Item]]]:
-        """What those gave that have something, by index."""
-        read = set(self._reading.values()) | self.ends.keys()
-        for index, generation in enumerate(self.generations):
-            if index not in read:
-                self._reading[asyncio.create_task(generation.items())] = index
-        done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
-        return sorted((self._reading.pop(task), task.result()) for task in done)
-
-    def _shown(self, index: int, items: list[Item]) -> list[Chosen]:
-        """One speaks for all while nothing comes: the first that is not over."""
-        speaker = min(open_index for open_index in range(len(self.generations)) if open_index not in self.ends)
-        return [(index, item) for item in items if index == speaker or not isinstance(item, Note)]
+    def _taken(self) -> list[Chosen]:
+        """What is there. One speaks for all while nothing comes: the first that is not over."""
+        still_open = (index for index in range(len(self.generations)) if index not in self.ends)
+        speaker = next(still_open, None)
+        return [
+            (index, item)
+            for index, generation in enumerate(self.generations)
+            for item in generation.taken()
+            if index == speaker or not isinstance(item, Note)
+        ]
 
 
 def usage_together(usages: Sequence[Usage], choices_per_prompt: int) -> Usage:

@@ -145,6 +145,11 @@ class GenerationFailed(ExoError):  # noqa: N818  (as the event's finish reason)
         self.reason = reason
         self.param = param
 
+    @property
+    def problem(self) -> "Problem":
+        """What the client is told."""
+        return Problem(self.code, self.reason, self.param)
+
 
 class CommandRefused(Rejected):
     """A command that was waited for, and that the cluster as it is now does not allow: 409 rather than 5xx."""
@@ -195,7 +200,7 @@ def problem_of(error: Exception) -> Problem | None:
         case Rejected():
             return Problem(error.code, error.reason, error.param)
         case GenerationFailed():
-            return Problem(error.code, error.reason, error.param)
+            return error.problem
         case Retryable():
             return Problem("unavailable", str(error))
         case ValidationError():

@@ -74,6 +74,8 @@ class Generation:
         """By which the master's refusal names it."""
         self.is_over = False
         """Whether its end is among the items, or was."""
+        self.arrived = asyncio.Event()
+        """Set when an item is there; its reader clears it. A reader of several generations gives them one."""
         self.ended_elsewhere = False
         """Whether the cluster knows of the end, so that there is nothing to cancel."""
         self._answered = asyncio.Event()
@@ -81,7 +83,6 @@ class Generation:
         self._is_accepted = False
         self._order = ChunkOrder()
         self._items: list[Item] = []
-        self._arrived = asyncio.Event()
         self._opened_at = now
         self._asked_at: float | None = None
         self._note_at = now + NOTE_FIRST
@@ -95,11 +96,8 @@ class Generation:
         """The chunk that comes next."""
         return self._order.next_index
 
-    async def items(self) -> list[Item]:
-        """What has come since the last call; waits while there is nothing. The last one is an EndPiece."""
-        while not self._items:
-            self._arrived.clear()
-            await self._arrived.wait()
+    def taken(self) -> list[Item]:
+        """What has come since the last call. The last one is an EndPiece."""
         items, self._items = self._items, []
         return items
 
@@ -191,7 +189,7 @@ class Generation:
 
     def _add(self, item: Item) -> None:
         self._items.append(item)
-        self._arrived.set()
+        self.arrived.set()
 
     def _check_deadlines(self, now: float) -> None:
         if not self._is_accepted and self._asked_at is not None and now - self._asked_at > ANSWER:

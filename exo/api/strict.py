@@ -3,7 +3,7 @@ is accepted."""
 
 from typing import Annotated, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, StringConstraints, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 
@@ -39,6 +39,12 @@ def by_field(name: str, *values: str) -> Discriminator:
 
     message = f"'{name}' must be one of {', '.join(values)}"
     return Discriminator(tag, custom_error_type="unknown_member", custom_error_message=message)
+
+
+def check_streaming(info: ValidationInfo) -> None:
+    """Whether a stream is asked for, where a parameter is for streams only: for its validator."""
+    if info.data.get("stream") is not True:
+        raise PydanticCustomError("not_streaming", "this is for streams only, and 'stream' is not true")
 
 
 def field_of(value: object, name: str) -> object:

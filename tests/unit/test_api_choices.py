@@ -50,7 +50,6 @@ async def test_a21_a_choice_that_comes_late_does_not_hold_up_the_others() -> Non
     await asyncio.sleep(0)
     give(choices.generations[0], TextPiece(text="a"))
     assert [index for index, _ in await reading] == [0]
-    choices.close()
 
 
 async def test_a21_after_a_failure_nothing_more_comes() -> None:
@@ -61,7 +60,6 @@ async def test_a21_after_a_failure_nothing_more_comes() -> None:
     assert index == 0
     assert isinstance(item, EndPiece)
     assert choices.is_over
-    choices.close()
 
 
 async def test_one_speaks_for_all_while_nothing_comes() -> None:
@@ -73,7 +71,6 @@ async def test_one_speaks_for_all_while_nothing_comes() -> None:
     ((index, item),) = await choices.items()
     assert index == 1
     assert isinstance(item, Note)
-    choices.close()
 
 
 def test_each_prompt_counts_once_and_each_answer_too() -> None:

@@ -1,9 +1,5 @@
 """One generation, fed with chunks, events and the time."""
 
-import asyncio
-
-import pytest
-
 from exo.api.generation import ANSWER, GAP, GRACE, LONGEST, LOST, NOTE_EVERY, NOTE_FIRST, Generation, Item, Note
 from exo.api.metrics.meters import Meters
 from exo.domain.ids import ModelId, TaskId
@@ -29,9 +25,9 @@ def finished(reason: FinishReason, code: str = "", error: str = "") -> Generatio
     return GenerationFinished(task_id=TASK, finish_reason=reason, code=code, error=error)
 
 
-async def shown(generation: Generation) -> list[str]:
+def shown(generation: Generation) -> list[str]:
     """What a reader gets now: texts as they are, an end as its reason or code, a note in brackets."""
-    return [_shown(item) for item in await asyncio.wait_for(generation.items(), 1)]
+    return [_shown(item) for item in generation.taken()]
 
 
 def _shown(item: Item) -> str:
@@ -44,25 +40,25 @@ def _shown(item: Item) -> str:
             return f"[{item.text}]"
 
 
-async def test_chunks_come_out_in_order_and_once() -> None:
+def test_chunks_come_out_in_order_and_once() -> None:
     generation = opened()
     for one in (chunk(0, "a"), chunk(2, "c"), chunk(0, "a"), chunk(1, "b"), chunk(2, "c"), chunk(3, END)):
         generation.receive(one, 1.0)
-    assert await shown(generation) == ["a", "b", "c", "stop"]
+    assert shown(generation) == ["a", "b", "c", "stop"]
     assert generation.is_over
     assert generation.ended_elsewhere
 
 
-async def test_nothing_comes_after_the_end() -> None:
+def test_nothing_comes_after_the_end() -> None:
     generation = opened()
     generation.receive(chunk(0, END), 1.0)
     generation.receive(chunk(1, "late"), 1.0)
     generation.end("cancelled", "late")
     assert not generation.tick(LONGEST + 1)
-    assert await shown(generation) == ["stop"]
+    assert shown(generation) == ["stop"]
 
 
-async def test_a_gap_is_read_from_the_stream_after_a_moment() -> None:
+def test_a_gap_is_read_from_the_stream_after_a_moment() -> None:
     generation = opened()
     generation.receive(chunk(0, "a"), 1.0)
     generation.receive(chunk(2, "c"), 1.0)
@@ -71,103 +67,101 @@ async def test_a_gap_is_read_from_the_stream_after_a_moment() -> None:
     assert generation.next_index == 1
     generation.fetched([chunk(1, "b"), chunk(2, "c")], 2.0)
     assert not generation.tick(3.0)
-    assert await shown(generation) == ["a", "b", "c"]
+    assert shown(generation) == ["a", "b", "c"]
 
 
-async def test_a_gap_that_closes_by_itself_is_left_alone() -> None:
+def test_a_gap_that_closes_by_itself_is_left_alone() -> None:
     generation = opened()
     generation.receive(chunk(1, "b"), 1.0)
     generation.receive(chunk(0, "a"), 1.1)
     assert not generation.tick(1.0 + 2 * GAP)
 
 
-async def test_a_failure_that_the_master_decides_ends_it_at_once() -> None:
+def test_a_failure_that_the_master_decides_ends_it_at_once() -> None:
     generation = opened()
     generation.receive(chunk(0, "a"), 1.0)
     generation.finished(finished("error", "runner_failed", "the runner died"), 1.0)
-    assert await shown(generation) == ["a", "runner_failed"]
+    assert shown(generation) == ["a", "runner_failed"]
     assert generation.ended_elsewhere
 
 
-async def test_the_last_chunk_may_come_after_the_event() -> None:
+def test_the_last_chunk_may_come_after_the_event() -> None:
     generation = opened()
     generation.receive(chunk(0, "a"), 1.0)
     generation.finished(finished("stop"), 1.0)
     assert not generation.tick(1.0 + GRACE / 2)
     generation.receive(chunk(1, END), 2.5)
-    assert await shown(generation) == ["a", "stop"]
+    assert shown(generation) == ["a", "stop"]
 
 
-async def test_an_end_that_was_lost_is_read_from_the_stream() -> None:
+def test_an_end_that_was_lost_is_read_from_the_stream() -> None:
     generation = opened()
     generation.receive(chunk(0, "a"), 1.0)
     generation.finished(finished("stop"), 1.0)
     assert generation.tick(1.0 + GRACE)
     generation.fetched([chunk(1, "b"), chunk(2, END)], 3.5)
-    assert await shown(generation) == ["a", "b", "stop"]
+    assert shown(generation) == ["a", "b", "stop"]
 
 
-async def test_an_end_that_the_stream_lost_too_is_an_error() -> None:
+def test_an_end_that_the_stream_lost_too_is_an_error() -> None:
     generation = opened()
     generation.receive(chunk(0, "a"), 1.0)
     generation.finished(finished("stop"), 1.0)
     assert generation.tick(1.0 + GRACE)
     generation.fetched([], 3.5)
-    assert await shown(generation) == ["a", "output_lost"]
+    assert shown(generation) == ["a", "output_lost"]
 
 
-async def test_a_stream_that_cannot_be_read_is_given_up() -> None:
+def test_a_stream_that_cannot_be_read_is_given_up() -> None:
     generation = opened()
     generation.finished(finished("stop"), 1.0)
     generation.tick(1.0 + LOST + 0.1)
-    assert (await shown(generation))[-1] == "output_lost"
+    assert (shown(generation))[-1] == "output_lost"
 
 
-async def test_a_master_that_does_not_answer_is_not_waited_for() -> None:
+def test_a_master_that_does_not_answer_is_not_waited_for() -> None:
     generation = opened()
     generation.tick(ANSWER)
     assert not generation.is_over
     generation.tick(ANSWER + 0.1)
-    assert (await shown(generation))[-1] == "no_master"
+    assert (shown(generation))[-1] == "no_master"
     assert not generation.ended_elsewhere
 
 
-async def test_an_accepted_generation_may_take_its_time_but_not_for_ever() -> None:
+def test_an_accepted_generation_may_take_its_time_but_not_for_ever() -> None:
     generation = opened()
     generation.accept()
     generation.tick(LONGEST)
     assert not generation.is_over
     generation.tick(LONGEST + 1)
-    assert (await shown(generation))[-1] == "timeout"
+    assert (shown(generation))[-1] == "timeout"
 
 
-async def test_signs_of_life_come_only_in_silence() -> None:
+def test_signs_of_life_come_only_in_silence() -> None:
     generation = opened()
     generation.accept()
     assert not generation.tick(NOTE_FIRST - 0.1)
     generation.tick(NOTE_FIRST)
-    assert await shown(generation) == ["[waiting for m]"]
+    assert shown(generation) == ["[waiting for m]"]
     generation.tick(NOTE_FIRST + NOTE_EVERY - 0.1)
     generation.receive(chunk(0, PrefillPiece(done=512, total=2000)), 12.0)
     generation.tick(NOTE_FIRST + NOTE_EVERY)
-    assert await shown(generation) == ["[prefill 512/2000]"]
+    assert shown(generation) == ["[prefill 512/2000]"]
     generation.receive(chunk(1, "a"), 20.0)
     generation.tick(29.9)
-    assert await shown(generation) == ["a"]
+    assert shown(generation) == ["a"]
 
 
-async def test_signs_of_life_do_not_pile_up_before_a_slow_reader() -> None:
+def test_signs_of_life_do_not_pile_up_before_a_slow_reader() -> None:
     generation = opened()
     generation.accept()
     for second in range(100):
         generation.tick(float(second))
-    assert await shown(generation) == ["[waiting for m]"]
+    assert shown(generation) == ["[waiting for m]"]
 
 
-async def test_a_reader_waits_for_what_comes() -> None:
+def test_a_reader_is_told_when_something_is_there() -> None:
     generation = opened()
-    reading = asyncio.create_task(generation.items())
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(asyncio.shield(reading), 0.01)
+    assert (generation.arrived.is_set(), generation.taken()) == (False, [])
     generation.receive(chunk(0, "a"), 1.0)
-    assert await asyncio.wait_for(reading, 1) == [TextPiece(text="a")]
+    assert (generation.arrived.is_set(), generation.taken()) == (True, [TextPiece(text="a")])

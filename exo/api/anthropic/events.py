@@ -9,7 +9,7 @@ from exo.api import sse
 from exo.api.anthropic.answers import ending_of, head_of, signature_of, usage_of
 from exo.api.choices import Chosen
 from exo.api.dialects import anthropic_error
-from exo.api.errors import Problem, failure
+from exo.api.errors import failure
 from exo.api.generation import Item, Note
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
@@ -93,9 +93,8 @@ class EventWriter:
         return _event("content_block_stop", index=self._index - 1)
 
     def _end(self, end: EndPiece) -> bytes:
-        if problem := failure(end):
-            told = Problem(problem.code, problem.reason, problem.param)
-            return sse.event("error", anthropic_error(told, self._request_id))
+        if failed := failure(end):
+            return sse.event("error", anthropic_error(failed.problem, self._request_id))
         last = _event("message_delta", delta=ending_of(end, self._max_tokens), usage=usage_of(end.usage))
         return self._closed() + last + _event("message_stop")
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, NotRequired
 
 from litestar import Request, Response, delete, get, post
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, Field
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
@@ -13,6 +13,7 @@ from exo.api.instances_known import find_instance, full_id
 from exo.api.models_known import find_model
 from exo.api.nodes_known import find_node
 from exo.api.openapi import command, operation
+from exo.api.strict import ModelName, Strict
 from exo.domain.instance import Instance
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.messages.commands import DeleteInstance, PlaceInstance
@@ -21,19 +22,17 @@ from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import Runner, State, generations_on, is_ready
 
 
-class PlaceRequest(BaseModel):
+class PlaceRequest(Strict):
     """The body of `POST /place_instance`."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    model_id: Annotated[str, Field(min_length=1, validation_alias=AliasChoices("model_id", "model"))]
+    model_id: Annotated[ModelName, Field(validation_alias=AliasChoices("model_id", "model"))]
     context: Annotated[int, Field(gt=0, le=CONTEXT_MOST)] | None = None
     slots: Annotated[int, Field(gt=0, le=SLOTS_MOST)] | None = None
     engine: EngineName | None = None
     sharding: Sharding = "pipeline"
     backend: Backend = "ring"
     min_nodes: Annotated[int, Field(gt=0, le=NODES_MOST)] = 1
-    node_ids: Annotated[list[str], Field(max_length=NODES_MOST)] = []
+    node_ids: Annotated[tuple[str, ...], Field(max_length=NODES_MOST)] = ()
 
     def to_command(self, state: State) -> PlaceInstance:
         """The command. Raises Rejected where a model or a node is not there."""

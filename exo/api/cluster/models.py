@@ -1,5 +1,6 @@
 """`GET /models`: every model that the cluster knows, and where it lies."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from litestar import Response, get
@@ -9,7 +10,7 @@ from typing_extensions import TypedDict
 from exo.api.context import Api
 from exo.api.models_known import Availability, known_models
 from exo.api.openapi import operation
-from exo.domain.ids import ModelId
+from exo.domain.ids import ModelId, NodeId
 from exo.domain.model_card import ModelCard
 from exo.domain.state import State, names_of
 
@@ -49,21 +50,21 @@ async def list_models(api: Api) -> Response[bytes]:
     """What `/v1/models` lists, with cards and nodes, and those that are damaged everywhere."""
     state = api.state
     known = known_models(state)
+    names = names_of(state.nodes.values())
     models: list[KnownModel] = [
-        {"model_id": model_id, "status": status, "card": card, "nodes": _nodes(state, model_id)}
+        {"model_id": model_id, "status": status, "card": card, "nodes": _nodes(state, names, model_id)}
         for model_id, (card, status) in known.items()
     ]
     damaged = sorted({one.model_id for node in state.nodes.values() for one in node.damaged} - set(known))
     models.extend(
-        KnownModel(model_id=model_id, status="damaged", card=None, nodes=_nodes(state, model_id))
+        KnownModel(model_id=model_id, status="damaged", card=None, nodes=_nodes(state, names, model_id))
         for model_id in damaged
     )
     answer: KnownModels = {"models": models}
     return Response(to_json(answer), media_type="application/json")
 
 
-def _nodes(state: State, model_id: ModelId) -> list[ModelOnNode]:
-    names = names_of(state.nodes.values())
+def _nodes(state: State, names: Mapping[NodeId, str], model_id: ModelId) -> list[ModelOnNode]:
     found: list[ModelOnNode] = []
     for node_id, node in sorted(state.nodes.items()):
         if holding := node.holdings.get(model_id):

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
@@ -14,9 +14,10 @@ from exo.api.context import Api
 from exo.api.models_known import find_model
 from exo.api.nodes_known import find_node
 from exo.api.openapi import command, operation
+from exo.api.strict import ModelName, Strict
+from exo.domain.decide.instances import choose
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.messages.commands import PlaceInstance
-from exo.domain.placement import Placement, PlacementRequest, Refused, place
 from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import State, names_of
 from exo.errors import Rejected
@@ -24,12 +25,10 @@ from exo.errors import Rejected
 EXAMPLE = {"instance": {"model_id": "SmolLM2-135M-Instruct", "node_ids": ["studio"]}}
 
 
-class ExactInstance(BaseModel):
+class ExactInstance(Strict):
     """An instance on exactly these nodes. How a model is cut over them, the cluster decides."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    model_id: Annotated[str, Field(min_length=1)]
+    model_id: ModelName
     node_ids: Annotated[list[str], Field(min_length=1, max_length=NODES_MOST)]
     engine: EngineName | None = None
     sharding: Sharding = "pipeline"
@@ -37,11 +36,11 @@ class ExactInstance(BaseModel):
     context: Annotated[int, Field(gt=0, le=CONTEXT_MOST)] | None = None
     slots: Annotated[int, Field(gt=0, le=SLOTS_MOST)] | None = None
 
-    def to_request(self, state: State) -> PlacementRequest:
-        """What is asked of placement. Raises Rejected where the model or a node is not there."""
+    def to_command(self, state: State) -> PlaceInstance:
+        """The command. Raises Rejected where the model or a node is not there."""
         node_ids = tuple(dict.fromkeys(find_node(state, name).node_id for name in self.node_ids))
-        return PlacementRequest(
-            card=find_model(state, self.model_id),
+        return PlaceInstance(
+            model_id=find_model(state, self.model_id).model_id,
             context=self.context,
             slots=self.slots,
             engine=self.engine,
@@ -52,10 +51,8 @@ class ExactInstance(BaseModel):
         )
 
 
-class ExactPlacement(BaseModel):
+class ExactPlacement(Strict):
     """The body of `POST /instance`: what `GET /instance/placement` gave under the same name."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
 
     instance: ExactInstance
 
@@ -94,11 +91,19 @@ async def show_placement(
 ) -> Response[bytes]:
     """The nodes that `POST /place_instance` would choose now, or its refusal. Nothing is placed by it."""
     state = api.state
-    card = find_model(state, model)
-    placement = _placed(state, PlacementRequest(card, context, slots, engine, sharding, backend, min_nodes))
+    placing = PlaceInstance(
+        model_id=find_model(state, model).model_id,
+        context=context,
+        slots=slots,
+        engine=engine,
+        sharding=sharding,
+        backend=backend,
+        min_nodes=min_nodes,
+    )
+    _, placement = choose(state, placing)
     answer: PlacementAnswer = {
         "instance": ExactInstance(
-            model_id=card.model_id,
+            model_id=placing.model_id,
             node_ids=list(placement.node_ids),
             engine=placement.engine,
             sharding=placement.sharding,
@@ -123,35 +128,15 @@ async def show_placement(
 async def create_instance(request: Request[Any, Any, Any], api: Api, wait: Wait = None) -> Response[bytes]:
     """Place one more instance on the nodes that are named, and on no others."""
     body = ExactPlacement.model_validate_json(await request.body())
-    wanted = body.instance.to_request(api.state)
-    _check_exact(api.state, wanted)
+    placing = body.instance.to_command(api.state)
+    _check_exact(api.state, placing)
     api.check_room()
-    placing = PlaceInstance(
-        model_id=wanted.card.model_id,
-        context=wanted.context,
-        slots=wanted.slots,
-        engine=wanted.engine,
-        sharding=wanted.sharding,
-        backend=wanted.backend,
-        min_nodes=wanted.min_nodes,
-        node_ids=wanted.node_ids,
-    )
     return await send(api, placing, wait)
 
 
-def _check_exact(state: State, wanted: PlacementRequest) -> None:
+def _check_exact(state: State, placing: PlaceInstance) -> None:
     """Raises Rejected where these nodes are not enough: a placement takes more of them then."""
-    placement = _placed(state, wanted)
-    if len(placement.node_ids) > len(wanted.node_ids):
+    _, placement = choose(state, placing)
+    if len(placement.node_ids) > len(placing.node_ids):
         reason = f"the model does not fit on these nodes alone; with others it would: {placement.reason}"
         raise Rejected(reason, code="insufficient_memory", param="instance.node_ids")
-
-
-def _placed(state: State, wanted: PlacementRequest) -> Placement:
-    if wanted.context is not None and wanted.context > wanted.card.context:
-        reason = f"'{wanted.card.model_id}' has a context of {wanted.card.context} tokens, less than {wanted.context}"
-        raise Rejected(reason, code="context_too_large")
-    found = place(state, wanted)
-    if isinstance(found, Refused):
-        raise Rejected(found.reason, code=found.code)
-    return found

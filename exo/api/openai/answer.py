@@ -9,16 +9,14 @@ from exo.domain.sampling import Usage
 
 def message_of(answer: Answer) -> dict[str, object]:
     """The message. Its content is null where there are calls and no text."""
-    message: dict[str, object] = {
-        "role": "assistant",
-        "content": answer.text if answer.text or not answer.calls else None,
-    }
-    if answer.reasoning:
-        message |= reasoning_of(answer.reasoning)
-    if answer.calls:
+    text, reasoning, calls = answer.text, answer.reasoning, answer.calls
+    message: dict[str, object] = {"role": "assistant", "content": text if text or not calls else None}
+    if reasoning:
+        message |= reasoning_of(reasoning)
+    if calls:
         message["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in answer.calls
+            for call in calls
         ]
     return message
 

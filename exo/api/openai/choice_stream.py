@@ -7,7 +7,7 @@ from pydantic_core import to_json
 from exo.api import sse
 from exo.api.choices import usage_together
 from exo.api.dialects import openai_error
-from exo.api.errors import GenerationFailed, Problem
+from exo.api.errors import GenerationFailed
 from exo.api.openai.answer import usage_of
 from exo.domain.ids import ModelId
 from exo.domain.messages.chunks import EndPiece
@@ -58,4 +58,4 @@ class ChoiceStream:
 
 def failed_stream(failed: GenerationFailed) -> bytes:
     """The end of all choices, where one of them failed."""
-    return sse.data(openai_error(Problem(failed.code, failed.reason, failed.param))) + sse.DONE
+    return sse.data(openai_error(failed.problem)) + sse.DONE

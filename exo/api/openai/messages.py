@@ -1,7 +1,7 @@
 """The messages of a chat request: what OpenAI's clients send, and what the engines get."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.strict import Strict
+from exo.api.strict import Strict, field_of
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
 
 _ROLES: Mapping[str, Role] = {
@@ -37,11 +37,11 @@ class ContentPart(Strict):
     @model_validator(mode="before")
     @classmethod
     def _is_known(cls, part: object) -> object:
-        kind = cast(dict[str, object], part).get("type") if isinstance(part, dict) else None
+        kind = field_of(part, "type")
         if isinstance(kind, str) and kind not in ("text", "refusal"):
             reason = "the models here take text: parts of type '{type}' are not supported"
             raise PydanticCustomError("not_supported", reason, {"type": kind})
-        return cast(object, part)
+        return part
 
     @model_validator(mode="after")
     def _has_its_text(self) -> "ContentPart":

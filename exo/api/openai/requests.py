@@ -10,7 +10,7 @@ from exo.api.openai.messages import Message
 from exo.api.openai.sampling_fields import SamplingFields
 from exo.api.openai.stream_fields import StreamFields
 from exo.api.openai.tools import ToolFields, choice_of
-from exo.api.strict import ModelName, Strict, Unsupported
+from exo.api.strict import ModelName, Strict, Unsupported, check_streaming
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
 from exo.domain.sampling import Count
@@ -71,8 +71,8 @@ class ChatCompletionRequest(FormatFields, ToolFields, SamplingFields, StreamFiel
     @field_validator("background")
     @classmethod
     def _of_one_choice(cls, value: bool | None, info: ValidationInfo) -> bool | None:
-        if value and info.data.get("stream") is not True:
-            raise PydanticCustomError("not_streaming", "this is for streams only, and 'stream' is not true")
+        if value:
+            check_streaming(info)
         if value and (info.data.get("n") or 1) > 1:
             raise PydanticCustomError("several_choices", "this goes with one choice, and 'n' is more")
         return value

@@ -3,9 +3,8 @@
 from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 
-from exo.api.strict import Strict
+from exo.api.strict import Strict, check_streaming
 
 
 class StreamOptions(Strict):
@@ -24,8 +23,8 @@ class StreamFields(Strict):
     @field_validator("stream_options")
     @classmethod
     def _streaming(cls, value: StreamOptions | None, info: ValidationInfo) -> StreamOptions | None:
-        if value is not None and info.data.get("stream") is not True:
-            raise PydanticCustomError("not_streaming", "this is for streams only, and 'stream' is not true")
+        if value is not None:
+            check_streaming(info)
         return value
 
     @property

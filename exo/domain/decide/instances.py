@@ -29,6 +29,12 @@ def place_instance(state: State, command: PlaceInstance, new_id: Callable[[], st
     present = instances_of(state, command.model_id)
     if command.only_if_absent and present:
         raise Rejected(f"'{command.model_id}' is placed as {present[0].instance_id}", code="already_placed")
+    request, placement = choose(state, command)
+    return [placed(placement, request, new_id)]
+
+
+def choose(state: State, command: PlaceInstance) -> tuple[PlacementRequest, Placement]:
+    """Where an instance would go, and what was asked of placement. Raises Rejected where that is nowhere."""
     card = card_of(state, command.model_id)
     if command.context is not None and command.context > card.context:
         reason = f"'{command.model_id}' has a context of {card.context} tokens, less than {command.context}"
@@ -46,7 +52,7 @@ def place_instance(state: State, command: PlaceInstance, new_id: Callable[[], st
     placement = place(state, request)
     if isinstance(placement, Refused):
         raise Rejected(placement.reason, code=placement.code)
-    return [placed(placement, request, new_id)]
+    return request, placement
 
 
 def placed(placement: Placement, request: PlacementRequest, new_id: Callable[[], str]) -> InstancePlaced:

@@ -22,7 +22,7 @@ def wrong_multiples(text: str) -> str:
 
     Raises ValueError or RecursionError where it is no JSON.
     """
-    return _wrong(_found(_decoder().decode(text)))
+    return _wrong(list(_found(_decoder().decode(text))))
 
 
 def wrong_multiples_of_grammar(text: str) -> str:
@@ -44,12 +44,8 @@ def _decoder() -> json.JSONDecoder:
     return json.JSONDecoder(object_pairs_hook=list[tuple[str, object]], parse_int=float)
 
 
-def _found(schema: object) -> list[float]:
+def _found(schema: object) -> Iterator[float]:
     """Every `multipleOf`, wherever it stands, in a schema whose objects are lists of pairs."""
-    return list(_walk(schema))
-
-
-def _walk(schema: object) -> Iterator[float]:
     rest: list[object] = [schema]
     while rest:
         part = rest.pop()

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from exo.api.errors import GenerationFailed, Problem
+from exo.api.errors import GenerationFailed
 from exo.api.openai.responses.ids import response_id
 from exo.api.openai.responses.output import ItemStatus, Output
 from exo.api.openai.responses.records import ResponseRecord
@@ -49,7 +49,7 @@ def ended(end: EndPiece, output: Output) -> Progress:
 def unanswered(failure: GenerationFailed, output: Output) -> Progress:
     """A response without one, and what there is of it."""
     output.close("incomplete")
-    problem = Problem(failure.code, failure.reason, failure.param)
+    problem = failure.problem
     error = {"code": _error_code(problem.http_status), "message": problem.message, "type": problem.code}
     return Progress("cancelled" if failure.code == "cancelled" else "failed", output.items, error=error)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from pydantic_core import to_json
 
+from exo.api import sse
 from exo.api.errors import GenerationFailed
 from exo.api.openai.responses.bodies import Progress, ended, response_of, status_of_items, unanswered
 from exo.api.openai.responses.output import Fields, Output
@@ -43,4 +44,4 @@ class ResponseWriter:
     def _event(self, kind: str, fields: Fields) -> bytes:
         number, self._next = self._next, self._next + 1
         data = to_json({"type": kind, "sequence_number": number, **fields})
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+        return sse.event(kind, data)

@@ -1,25 +1,22 @@
 """What a request says of the answer, in the form that `/v1/responses` has: tools, text, reasoning."""
 
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from exo.api.openai.formats import JsonSchemaText, NamedSchema, ResponseFormat, constraint_of
 from exo.api.openai.tools import Function
-from exo.api.strict import Name, Strict, Unsupported
+from exo.api.strict import Name, Strict, Unsupported, field_of
 from exo.api.tool_names import TOOLS_MOST, check_different
 from exo.domain.constraint import Constraint
 from exo.domain.messages.requests import ReasoningEffort
 
 
 def _a_function(value: object) -> object:
-    if isinstance(value, dict):
-        tool = cast("dict[str, object]", value)
-        kind = tool.get("type")
-        if isinstance(kind, str) and kind != "function":
-            raise PydanticCustomError("not_supported", "'{type}' is not supported: tools are functions", {"type": kind})
-        return tool
+    kind = field_of(value, "type")
+    if isinstance(kind, str) and kind != "function":
+        raise PydanticCustomError("not_supported", "'{type}' is not supported: tools are functions", {"type": kind})
     return value
 
 

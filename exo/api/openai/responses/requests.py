@@ -14,7 +14,7 @@ from exo.api.openai.responses.options import (
     ToolChoice,
     Tools,
 )
-from exo.api.strict import ModelName, Strict, Unsupported
+from exo.api.strict import ModelName, Strict, Unsupported, check_streaming
 from exo.api.tool_names import check_demanded
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import ChatMessage, GenerationRequest
@@ -74,8 +74,8 @@ class ResponseRequest(Strict):
     @field_validator("stream_options")
     @classmethod
     def _streaming(cls, value: StreamOptions | None, info: ValidationInfo) -> StreamOptions | None:
-        if value is not None and info.data.get("stream") is not True:
-            raise PydanticCustomError("not_streaming", "this is for streams only, and 'stream' is not true")
+        if value is not None:
+            check_streaming(info)
         return value
 
     @field_validator("background")

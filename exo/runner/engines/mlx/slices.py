@@ -45,12 +45,15 @@ class SlicePace:
 
     def budget(self, decoding: int, lefts: Sequence[int]) -> int:
         """Units of the next slice while so many requests decode, and so many tokens are left of each waiting prompt."""
+        tokens = self._wanted(decoding, lefts) - PASS_TOKENS
+        return PASS_TOKENS + min(self.most, max(self.least, tokens))
+
+    def _wanted(self, decoding: int, lefts: Sequence[int]) -> int:
         unit = self._seconds_per_unit
         if unit is None:
-            return PASS_TOKENS + min(self.most, max(self.least, FIRST))
+            return PASS_TOKENS + FIRST
         short = sum(PASS_TOKENS + left <= IDLE_STALL / unit for left in lefts)
-        units = int(stall(decoding, len(lefts), short) / unit)
-        return min(PASS_TOKENS + self.most, max(PASS_TOKENS + self.least, units))
+        return int(stall(decoding, len(lefts), short) / unit)
 
     def took(self, passes: int, tokens: int, seconds: float) -> None:
         """Takes note of what so many passes with so many tokens in all took."""
