@@ -21,6 +21,7 @@ from exo.domain.runner_status import Connecting, Failed, RunnerStatus, Stopped
 from exo.domain.state import State
 from exo.node.cores import compute_cores
 from exo.process import module_command
+from exo.worker.last_words import last_words
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ STOP_PATIENCE = 2.0
 """Seconds between asking a runner to end and making it."""
 SILENT = 20.0
 """Seconds without a sign of life, while NATS is there, after which a runner is taken for dead."""
+LAST_WORDS = 1.0
+"""Seconds to wait for the rest of what a runner said. A process that it had started may hold its standard error."""
 FOLD_PATIENCE = 30.0
 """Seconds to wait for the master to record what was reported."""
 
@@ -138,6 +141,7 @@ class Supervisor:
             child = await asyncio.create_subprocess_exec(
                 *module_command("exo.runner.main"),
                 stdin=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
         except OSError as error:
@@ -148,7 +152,11 @@ class Supervisor:
         logger.info("started runner %s, process %d", spec.shard.runner_id, child.pid)
         if supervised.wanted_stop:
             self._end(supervised)  # asked for while the process was being started
-        return _final_status(supervised, await _told(child, spec))
+        assert child.stderr is not None  # asked for above
+        said = asyncio.create_task(last_words(child.stderr))
+        code = await _told(child, spec)
+        await asyncio.wait([said], timeout=LAST_WORDS)
+        return _final_status(supervised, code, said.result() if said.done() else "")
 
     def _threads(self) -> int:
         """A runner's part of the cores."""
@@ -190,14 +198,16 @@ async def _told(child: asyncio.subprocess.Process, spec: RunnerSpec) -> int:
         child.stdin.close()
 
 
-def _final_status(supervised: _Supervised, code: int) -> RunnerStatus:
+def _final_status(supervised: _Supervised, code: int, said: str) -> RunnerStatus:
+    """`said`: the last line on its standard error; whoever was killed could not say why."""
     if supervised.wanted_stop:
         return Stopped()
     if supervised.stop_reason is not None:
         return Failed(reason=supervised.stop_reason)
-    if code < 0:
-        return Failed(reason=f"the runner's process was killed by {signal.Signals(-code).name}")
-    return Failed(reason=f"the runner's process ended with exit code {code}")
+    if code == -signal.SIGKILL:
+        return Failed(reason="the runner's process was killed by SIGKILL")
+    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return Failed(reason=f"the runner's process {how}" + (f"; the last that it said: {said}" if said else ""))
 
 
 def _is_recorded(state: State, supervised: _Supervised) -> bool:
