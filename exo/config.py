@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exo.domain.ids import is_token
+from exo.domain.limits import QUEUE_PER_MODEL
 from exo.errors import Fatal, without_prefix
 from exo.log_setup import LogFormat
 
@@ -88,6 +89,8 @@ class Settings(BaseSettings):
     """Seconds that one step of an engine may take before its runner is taken for hung and started again."""
     cpu_threads: Annotated[int, Field(ge=0, le=1024)] = 0
     """Most threads that a runner computes with on a CPU; 0: the cores, divided over the runners of this node."""
+    queue_per_model: Annotated[int, Field(ge=1, le=100_000)] = QUEUE_PER_MODEL
+    """Generations that may wait for one model; who comes then is told to come again. The leading master's counts."""
     log_prompts: bool = False
     """Keep prompts and answers in the event log. Off: they never enter it."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -8,11 +8,15 @@ class ExoError(Exception):
 class Rejected(ExoError):  # noqa: N818  (the design's word)
     """The caller's fault. Its message is acknowledged and never tried again; over HTTP it is a 4xx."""
 
-    def __init__(self, reason: str, *, code: str = "invalid_request", param: str | None = None) -> None:
+    def __init__(
+        self, reason: str, *, code: str = "invalid_request", param: str | None = None, retry_after: int | None = None
+    ) -> None:
+        """`retry_after`: seconds after which the same may be granted; None: as the code has it."""
         super().__init__(reason)
         self.reason = reason
         self.code = code
         self.param = param
+        self.retry_after = retry_after
 
 
 class Retryable(ExoError):  # noqa: N818

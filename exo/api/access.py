@@ -25,6 +25,9 @@ current_key: ContextVar[Key | None] = ContextVar("current_key", default=None)
 """The key of the request that is being answered; None: it came without one. Known to all that a request starts: as a
 parameter it would go through every endpoint, and what one of them forgot to pass on would be nobody's."""
 
+current_address: ContextVar[str] = ContextVar("current_address", default="")
+"""From where the request that is being answered came; empty: not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -97,6 +100,12 @@ def payer() -> KeyName:
     """Who pays for what the current request asks for."""
     key = current_key.get()
     return ANONYMOUS if key is None else key.name
+
+
+def client() -> str:
+    """Who shares the slots of models with others: the key, or for requests without one the address they come from."""
+    key = current_key.get()
+    return current_address.get() if key is None else key.name
 
 
 def owns(owner: KeyName | None) -> bool:

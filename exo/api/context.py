@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from litestar.handlers import BaseRouteHandler
 
-from exo.api.access import Connection, Keys, access_of, current_key
+from exo.api.access import Connection, Keys, access_of, current_address, current_key
 from exo.api.feed import Feed
 from exo.api.generations import Generations
 from exo.api.loading import Loading
@@ -51,6 +51,7 @@ class Api:
     async def check_access(self, connection: Connection, handler: BaseRouteHandler) -> None:
         """Before each request: finds out whose it is. Raises Rejected where it may not go on, and Retryable while
         nobody can tell."""
+        current_address.set(connection.client.host if connection.client else "")
         access = access_of(handler)
         if access.scopes and (self.replica.is_live or not access.before_state):
             current_key.set(self.keys.admit(self.state, connection.scope["headers"], access))

@@ -139,16 +139,17 @@ _HTTP_CODES: Mapping[int, str] = {
 class GenerationFailed(ExoError):  # noqa: N818  (as the event's finish reason)
     """A generation ended without an answer."""
 
-    def __init__(self, code: str, reason: str, param: str | None = None) -> None:
+    def __init__(self, code: str, reason: str, param: str | None = None, retry_after: int | None = None) -> None:
         super().__init__(reason)
         self.code = code or "internal_error"
         self.reason = reason
         self.param = param
+        self.retry_after = retry_after
 
     @property
     def problem(self) -> "Problem":
         """What the client is told."""
-        return Problem(self.code, self.reason, self.param)
+        return Problem(self.code, self.reason, self.param, retry_after=self.retry_after)
 
 
 class CommandRefused(Rejected):
@@ -159,7 +160,7 @@ def failure(end: EndPiece) -> GenerationFailed | None:
     """What went wrong with a generation that is over; None where it has its answer."""
     match end.finish_reason:
         case "error":
-            return GenerationFailed(end.code, end.error or "the generation failed", end.param)
+            return GenerationFailed(end.code, end.error or "the generation failed", end.param, end.retry_after)
         case "cancelled":
             return GenerationFailed(end.code or "cancelled", end.error or "the generation was cancelled")
         case _:
@@ -175,6 +176,8 @@ class Problem:
     param: str | None = None
     status: int | None = None
     """None: by the code."""
+    retry_after: int | None = None
+    """Seconds; None: by the code."""
 
     @property
     def http_status(self) -> int:
@@ -185,8 +188,9 @@ class Problem:
     def headers(self) -> dict[str, str]:
         """`Retry-After`, where asking again may help; `WWW-Authenticate`, where a key would."""
         found: dict[str, str] = {}
-        if self.code in RETRY_AFTER:
-            found["retry-after"] = str(RETRY_AFTER[self.code])
+        seconds = self.retry_after or RETRY_AFTER.get(self.code)
+        if seconds is not None:
+            found["retry-after"] = str(seconds)
         if self.code in CHALLENGES:
             found["www-authenticate"] = CHALLENGES[self.code]
         return found
@@ -198,7 +202,7 @@ def problem_of(error: Exception) -> Problem | None:
         case CommandRefused() if STATUSES.get(error.code, 500) >= 500:
             return Problem(error.code, error.reason, error.param, HTTPStatus.CONFLICT)
         case Rejected():
-            return Problem(error.code, error.reason, error.param)
+            return Problem(error.code, error.reason, error.param, retry_after=error.retry_after)
         case GenerationFailed():
             return error.problem
         case Retryable():

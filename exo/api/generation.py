@@ -21,7 +21,8 @@ from exo.domain.messages.events import GenerationFinished
 from exo.domain.sampling import Timings, Usage
 
 NOTE_FIRST = 2.0
-"""Seconds of silence before the first sign of life. Until then an error still gets an HTTP status of its own."""
+"""Seconds of silence before the first sign of life, if a master has taken it on. Until then an error still gets an
+HTTP status of its own: a refusal always has one, however late it comes."""
 NOTE_EVERY = 10.0
 """Seconds of silence before each further one."""
 ANSWER = 15.0
@@ -143,11 +144,18 @@ class Generation:
         else:
             self._finished_at = self._finished_at or now
 
-    def end(self, code: str, reason: str) -> None:
+    def end(self, code: str, reason: str, retry_after: int | None = None) -> None:
         """End it here with an error; after its end nothing more comes."""
         if not self.is_over:
-            finish_reason = "cancelled" if code == "cancelled" else "error"
-            self._add(EndPiece(finish_reason=finish_reason, usage=Usage(), timings=Timings(), code=code, error=reason))
+            end = EndPiece(
+                finish_reason="cancelled" if code == "cancelled" else "error",
+                usage=Usage(),
+                timings=Timings(),
+                code=code,
+                error=reason,
+                retry_after=retry_after,
+            )
+            self._add(end)
             self.is_over = True
             self._answered.set()
 
@@ -155,7 +163,7 @@ class Generation:
         """Let time pass. Whether chunks are missing that have to be read from the stream."""
         if self.is_over:
             return False
-        if now >= self._note_at:
+        if now >= self._note_at and self._is_accepted:
             self._note_at = now + NOTE_EVERY
             if not self._items:
                 self._add(Note(self._prefill or self._describe()))

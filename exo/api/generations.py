@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-from exo.api.access import payer
+from exo.api.access import client, payer
 from exo.api.generation import Generation
 from exo.api.loading import Loading
 from exo.api.metrics.meters import Meters
@@ -128,6 +128,7 @@ class Generations:
             model_id=generation.model_id,
             estimated_tokens=characters // CHARACTERS_PER_TOKEN,
             key=payer(),
+            client=client(),
             reply_to=self._api_id,
             prompt=_prompt_text(request)[:LOGGED_MOST] if self._log_prompts else None,
         )

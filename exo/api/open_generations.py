@@ -101,4 +101,4 @@ def settle(generation: Generation, state: State) -> None:
 
 def _reject(generation: Generation, event: CommandRejected) -> None:
     generation.ended_elsewhere = True
-    generation.end(event.code, event.reason)
+    generation.end(event.code, event.reason, event.retry_after)

@@ -9,11 +9,12 @@ from exo.domain.ids import InstanceId, ModelId
 from exo.domain.messages.events import Event, GenerationDispatched
 from exo.domain.placement import Placement, PlacementRequest, Refused, place
 from exo.domain.state import Generation, State, instances_of, is_ready, recent_failure
+from exo.domain.turns import Turns
 from exo.errors import Rejected
 
 
 def dispatch(state: State, now: float, new_id: Callable[[], str]) -> list[Event]:
-    """The events that bring waiting generations forward: first come first served, least busy replica first."""
+    """The events that bring waiting generations forward: in turns of the clients, least busy replica first."""
     waiting = [generation for generation in state.generations.values() if generation.instance_id is None]
     if not waiting:
         return []
@@ -28,7 +29,7 @@ def dispatch(state: State, now: float, new_id: Callable[[], str]) -> list[Event]
             error = f"the model {model_id} could not be loaded: {failure.reason}"
             events += ending.end_generations(generations, "error", "model_failed", error)
         elif instances_of(state, model_id):
-            events += _dispatch_model(state, model_id, generations, busy)
+            events += _dispatch_model(state, model_id, generations, busy, now)
         elif not placing:
             # One placement a round: the next is decided on the state that this one leaves.
             placed = _place_model(state, model_id, generations, now, new_id)
@@ -38,16 +39,18 @@ def dispatch(state: State, now: float, new_id: Callable[[], str]) -> list[Event]
 
 
 def _dispatch_model(
-    state: State, model_id: ModelId, generations: list[Generation], busy: Counter[InstanceId]
+    state: State, model_id: ModelId, generations: list[Generation], busy: Counter[InstanceId], now: float
 ) -> list[Event]:
-    ready = [instance for instance in instances_of(state, model_id) if is_ready(state, instance)]
+    free = [one for one in instances_of(state, model_id) if busy[one.instance_id] < one.slots and is_ready(state, one)]
+    if not free:
+        return []
+    turns = Turns(state, model_id, generations)
     events: list[Event] = []
-    for generation in generations:
-        free = [instance for instance in ready if busy[instance.instance_id] < instance.slots]
-        if not free:
-            break
+    while free and (generation := turns.take(now)):
         target = min(free, key=lambda instance: busy[instance.instance_id])
         busy[target.instance_id] += 1
+        if busy[target.instance_id] == target.slots:
+            free.remove(target)
         events.append(GenerationDispatched(task_id=generation.task_id, instance_id=target.instance_id))
     return events
 

@@ -22,6 +22,7 @@ def queued(state: State, event: GenerationQueued, position: int, time: float) ->
         queued_at=time,
         queued_position=position,
         log_output=event.prompt is not None,
+        client=event.client,
     )
     return {"generations": state.generations.set(event.task_id, generation)}
 
@@ -64,6 +65,8 @@ def finished(state: State, event: GenerationFinished, time: float) -> StateChang
         queued_at=generation.queued_at,
         ended_at=time,
         error=event.error,
+        client=generation.client,
+        dispatched_at=generation.dispatched_at,
     )
     return {
         "generations": state.generations.delete(event.task_id),

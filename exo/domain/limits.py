@@ -9,8 +9,14 @@ SLOTS_MOST = 1024
 CONTEXT_MOST = 2**31
 NODES_MOST = 256
 """What a placement may ask for at most; no model and no cluster comes near any of them."""
-QUEUE_PER_MODEL = 1000
-"""Generations that may wait for one model; the next is refused."""
+QUEUE_PER_MODEL = 2000
+"""Generations that may wait for one model, unless the master's settings say otherwise; the next is refused."""
+QUEUE_RESERVED = 10
+"""One place of so many in a queue is for clients of whom none waits yet: one client alone cannot fill it."""
+ROOM_UNKNOWN = 5
+"""Seconds after which one who was refused should come again, where nothing tells how long a generation takes."""
+ROOM_MOST = 60
+"""The most that is said instead."""
 
 QUEUED = 1800.0
 """A generation waits at most this long for a slot; bringing a cold model onto a disk is part of it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from exo.domain import limits
 from exo.domain.advance import after
 from exo.domain.decide import decide
 from exo.domain.dispatch import dispatch
@@ -11,13 +12,19 @@ from exo.domain.messages.reports import Report
 from exo.domain.state import State
 
 
-def react(state: State, message: Command | Report, now: float, new_id: Callable[[], str]) -> list[list[Event]]:
+def react(
+    state: State,
+    message: Command | Report,
+    now: float,
+    new_id: Callable[[], str],
+    queue_most: int = limits.QUEUE_PER_MODEL,
+) -> list[list[Event]]:
     """The events that a message leads to, in order. Pure, as `decide` and `dispatch` are.
 
     In units that are to be recorded whole: what was decided is one; each step of queued work is one of its own, since
     `advance` brings about again what was not recorded.
     """
-    decided = decide(state, message, now, new_id)
+    decided = decide(state, message, now, new_id, queue_most)
     if not decided:
         return []
     return [decided, *([event] for event in dispatch(after(state, decided, now), now, new_id))]

@@ -82,6 +82,8 @@ class Generation(Frozen):
     processes: tuple[str, ...] = ()
     """The runner processes that it was given to, by rank."""
     log_output: bool = False
+    client: str = ""
+    """Who shares slots with others."""
     cancel_requested_at: NonNegativeFloat | None = None
 
 
@@ -97,6 +99,9 @@ class EndedGeneration(Frozen):
     queued_at: NonNegativeFloat
     ended_at: NonNegativeFloat
     error: str
+    client: str = ""
+    dispatched_at: NonNegativeFloat = 0.0
+    """0: it was over before a slot was free."""
 
 
 class Failure(Frozen):

@@ -35,14 +35,23 @@ class Leader:
     """Decides for as long as it holds the lease. `state` is always the fold of what the log holds."""
 
     def __init__(
-        self, bus: Bus, store: LogStore, lease: Lease, node_id: NodeId, state: State, beats: Mapping[NodeId, float]
+        self,
+        bus: Bus,
+        store: LogStore,
+        lease: Lease,
+        node_id: NodeId,
+        state: State,
+        beats: Mapping[NodeId, float],
+        queue_most: int,
     ) -> None:
+        """`queue_most`: how many generations may wait for one model."""
         self._bus = bus
         self._store = store
         self._lease = lease
         self._node_id = node_id
         self.state = state
         self._beats = beats
+        self._queue_most = queue_most
         self._began = time.monotonic()
         self._ticked = self._began
         self._snapshot_at = state.position
@@ -89,7 +98,7 @@ class Leader:
 
     def _react(self, envelope: Envelope) -> None:
         try:
-            units = react(self._recording, envelope.body, self._now(), new_id)
+            units = react(self._recording, envelope.body, self._now(), new_id, self._queue_most)
         except Exception:
             logger.exception("deciding on %s failed", envelope.body.type)
             reason = "deciding on it failed; the master's output has the traceback"

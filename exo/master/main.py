@@ -14,6 +14,7 @@ from exo.bus.queries import answer_history, answer_queries
 from exo.config import Settings
 from exo.domain.fold import fold
 from exo.domain.ids import MessageId, NodeId
+from exo.domain.limits import QUEUE_PER_MODEL
 from exo.domain.messages.events import Recorded
 from exo.domain.node import NodeGauges
 from exo.domain.state import State
@@ -63,7 +64,7 @@ async def _run(settings: Settings, store: LogStore, own_id: NodeId) -> None:
         logger.error("the event log is damaged at position %d; NATS may have what was there", damage.position)
     bus = await _connected(settings, damage)
     try:
-        await _work(bus, store, own_id, await mended(bus, store, damage) if damage else state)
+        await _work(bus, store, own_id, await mended(bus, store, damage) if damage else state, settings.queue_per_model)
     finally:
         await bus.close()
 
@@ -79,8 +80,8 @@ async def _connected(settings: Settings, damage: LogDamaged | None) -> Bus:
         raise damage from None
 
 
-async def _work(bus: Bus, store: LogStore, own_id: NodeId, state: State) -> None:
-    master = Master(bus, store, own_id, state)
+async def _work(bus: Bus, store: LogStore, own_id: NodeId, state: State, queue_most: int) -> None:
+    master = Master(bus, store, own_id, state, queue_most)
     try:
         await master.run()
     finally:
@@ -90,11 +91,15 @@ async def _work(bus: Bus, store: LogStore, own_id: NodeId, state: State) -> None
 class Master:
     """A candidate that follows, and leads when the lease is its own."""
 
-    def __init__(self, bus: Bus, store: LogStore, own_id: NodeId, state: State) -> None:
+    def __init__(
+        self, bus: Bus, store: LogStore, own_id: NodeId, state: State, queue_most: int = QUEUE_PER_MODEL
+    ) -> None:
+        """`queue_most`: how many generations may wait for one model."""
         self._bus = bus
         self._store = store
         self._own_id = own_id
         self._state = state
+        self._queue_most = queue_most
         self._lease = Lease(bus, own_id)
         self._leader: Leader | None = None
         self._is_full = False
@@ -147,7 +152,9 @@ class Master:
         if self._is_full:
             logger.info("there is room for the log again")
         self._is_full = False
-        self._leader = Leader(self._bus, self._store, self._lease, self._own_id, self._state, self._beats)
+        self._leader = Leader(
+            self._bus, self._store, self._lease, self._own_id, self._state, self._beats, self._queue_most
+        )
         try:
             await self._leader.lead()
         finally:

@@ -11,8 +11,11 @@ from pydantic import BaseModel, ValidationError
 import exo
 from exo.api.app import routes
 from exo.api.dialects import openai_error
-from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, CommandRefused, GenerationFailed, problem_of
+from exo.api.errors import PARAMS, RETRY_AFTER, STATUSES, CommandRefused, GenerationFailed, failure, problem_of
+from exo.api.generation import Generation
 from exo.api.openai.requests import ChatCompletionRequest
+from exo.domain.ids import ModelId, TaskId
+from exo.domain.messages.chunks import EndPiece
 from exo.errors import Rejected, Retryable
 
 
@@ -56,6 +59,21 @@ def test_a_full_queue_says_when_to_come_again() -> None:
     problem = problem_of(Rejected("full", code="queue_full"))
     assert problem is not None
     assert int(problem.headers["retry-after"]) > 0
+    known = problem_of(Rejected("full", code="queue_full", retry_after=17))
+    assert known is not None
+    assert known.headers["retry-after"] == "17"
+
+
+async def test_a_generation_that_was_refused_says_when_to_come_again() -> None:
+    generation = Generation(TaskId("t1"), ModelId("m"), 0.0, lambda: "waiting for m")
+    generation.end("queue_full", "full", 17)
+    (end,) = await generation.items()
+    assert isinstance(end, EndPiece)
+    failed = failure(end)
+    assert failed is not None
+    problem = problem_of(failed)
+    assert problem is not None
+    assert (problem.http_status, problem.headers) == (429, {"retry-after": "17"})
 
 
 def test_a_validation_error_names_the_place() -> None:

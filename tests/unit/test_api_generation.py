@@ -152,6 +152,13 @@ def test_signs_of_life_come_only_in_silence() -> None:
     assert shown(generation) == ["a"]
 
 
+def test_there_is_no_sign_of_life_before_a_master_has_taken_it_on() -> None:
+    generation = opened()
+    generation.tick(NOTE_FIRST + 1)
+    generation.end("queue_full", "2000 requests wait already")
+    assert shown(generation) == ["queue_full"]
+
+
 def test_signs_of_life_do_not_pile_up_before_a_slow_reader() -> None:
     generation = opened()
     generation.accept()

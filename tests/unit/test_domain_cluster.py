@@ -152,9 +152,11 @@ class Cluster:
             )
         )
 
-    def start(self, task: str, model: ModelCard = SMALL, prompt: str | None = None) -> list[Event]:
+    def start(
+        self, task: str, model: ModelCard = SMALL, prompt: str | None = None, client: str = "anna"
+    ) -> list[Event]:
         """A request for a model."""
-        return self.tell(start(task, model, prompt))
+        return self.tell(start(task, model, prompt, client))
 
     def ended(self, task: str, reason: FinishReason = "stop", process: str | None = None) -> list[Event]:
         """The report that a generation is over, by the process that has it unless told otherwise."""
@@ -171,13 +173,14 @@ class Cluster:
         )
 
 
-def start(task: str, model: ModelCard = SMALL, prompt: str | None = None) -> StartGeneration:
+def start(task: str, model: ModelCard = SMALL, prompt: str | None = None, client: str = "anna") -> StartGeneration:
     """The command of a request."""
     return StartGeneration(
         task_id=TaskId(task),
         model_id=model.model_id,
         estimated_tokens=5,
         key="anna",
+        client=client,
         reply_to=ApiId("api"),
         prompt=prompt,
     )

@@ -126,19 +126,6 @@ def test_a_task_id_is_used_once(cluster: Cluster, over: bool) -> None:
     assert cluster.refusal(start("t1")).code == "duplicate_task"
 
 
-def test_a_queue_has_an_end(cluster: Cluster) -> None:
-    cluster.start("first")
-    template = cluster.state.generations[TaskId("first")]
-    many = {
-        TaskId(f"t{number}"): template.model_copy(update={"task_id": TaskId(f"t{number}")})
-        for number in range(limits.QUEUE_PER_MODEL - 1)
-    }
-    cluster.state = cluster.state.model_copy(update={"generations": cluster.state.generations.update(many)})
-    refused = cluster.refusal(start("one-too-many"))
-    assert refused.code == "queue_full"
-    assert str(limits.QUEUE_PER_MODEL) in refused.reason
-
-
 def test_a_model_that_just_failed_is_refused_at_once_and_later_tried_again(cluster: Cluster) -> None:
     instance = cluster.place(ready=False)
     cluster.runner_seen(instance, Connecting(), "p1")

@@ -47,6 +47,8 @@ INSTANCE = (
 USAGE_1 = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0}'
 USAGE = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0,"reasoning_tokens":1}'
 ENDING = '"timings":{"wait":0.1,"prefill":0.2,"decode":0.3},"code":"","error":"","output":null'
+QUEUED = '"task_id":"t","model_id":"a/b","estimated_tokens":1'
+REJECTED = '"command":"PlaceInstance","code":"c","reason":"r"'
 FIELDS = {
     "MasterElected": '"node_id":"n","epoch":1',
     "NodeJoined": f'"node_id":"n","boot_id":"b",{NODE}',
@@ -68,13 +70,13 @@ FIELDS = {
     "RunnerReady": '"runner_id":"r","tokens_per_second":1.5',
     "RunnerFailed": '"runner_id":"r","reason":"r","retry_at":1.5',
     "RunnerStopped": '"runner_id":"r"',
-    "GenerationQueued": '"task_id":"t","model_id":"a/b","estimated_tokens":1,"key":"k","reply_to":"a","prompt":null',
+    "GenerationQueued": f'{QUEUED},"key":"k","client":"c","reply_to":"a","prompt":null',
     "GenerationDispatched": '"task_id":"t","instance_id":"i"',
     "CancellationRequested": '"task_id":"t","reason":"r"',
     "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
     "KeyCreated": f'"key":"k","digest":"{"0f" * 32}","scopes":["inference"]',
     "KeyRevoked": '"key":"k"',
-    "CommandRejected": '"command":"PlaceInstance","code":"c","reason":"r"',
+    "CommandRejected": f'{REJECTED},"retry_after":5',
     "Compacted": "0f" * 32,
 }
 """The fields of one body of each type, as today's version writes them; of a compacted row the whole body."""
@@ -83,6 +85,8 @@ EARLIER = {
     ("NodeChanged", 1): f'"node_id":"n",{NODE_1}',
     ("InstancePlaced", 1): f'"instance":{INSTANCE_1},"reason":"r"',
     ("GenerationFinished", 1): f'"task_id":"t","finish_reason":"stop",{USAGE_1},{ENDING}',
+    ("GenerationQueued", 1): f'{QUEUED},"key":"k","reply_to":"a","prompt":null',
+    ("CommandRejected", 1): REJECTED,
 }
 """The fields of bodies that earlier versions wrote."""
 

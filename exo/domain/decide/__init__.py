@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import assert_never
 
+from exo.domain import limits
 from exo.domain.decide import downloads, generations, instances, keys, nodes, runners
 from exo.domain.messages.commands import (
     CancelDownload,
@@ -31,8 +32,12 @@ from exo.errors import Rejected
 NewId = Callable[[], str]
 
 
-def decide(state: State, message: Command | Report, now: float, new_id: NewId) -> list[Event]:
+def decide(
+    state: State, message: Command | Report, now: float, new_id: NewId, queue_most: int = limits.QUEUE_PER_MODEL
+) -> list[Event]:
     """The events that a message leads to. Pure: `now` is in seconds since the epoch, `new_id` gives unused ids.
+
+    `queue_most`: how many generations may wait for one model.
 
     A command always gives at least one event, CommandRejected where it is refused. A report that no longer applies
     gives none.
@@ -51,10 +56,10 @@ def decide(state: State, message: Command | Report, now: float, new_id: NewId) -
         case GenerationEnded():
             return generations.ended(state, message)
         case _:
-            return _decide_command(state, message, now, new_id)
+            return _decide_command(state, message, now, new_id, queue_most)
 
 
-def _decide_command(state: State, command: Command, now: float, new_id: NewId) -> list[Event]:
+def _decide_command(state: State, command: Command, now: float, new_id: NewId, queue_most: int) -> list[Event]:
     try:
         match command:
             case PlaceInstance():
@@ -66,7 +71,7 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId) -
             case CancelDownload():
                 return downloads.cancel(state, command)
             case StartGeneration():
-                return generations.start(state, command, now)
+                return generations.start(state, command, now, queue_most)
             case CancelGeneration():
                 return generations.cancel(state, command)
             case CreateKey():
@@ -76,4 +81,8 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId) -
             case _:
                 assert_never(command)
     except Rejected as refusal:
-        return [CommandRejected(command=command.type, code=refusal.code, reason=refusal.reason)]
+        return [
+            CommandRejected(
+                command=command.type, code=refusal.code, reason=refusal.reason, retry_after=refusal.retry_after
+            )
+        ]

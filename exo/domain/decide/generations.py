@@ -1,8 +1,8 @@
 """Decisions on starting, cancelling and ending generations."""
 
-from exo.domain import limits
 from exo.domain.decide import ending
 from exo.domain.decide.instances import card_of
+from exo.domain.decide.queue import refuse_if_full
 from exo.domain.messages.commands import CancelGeneration, StartGeneration
 from exo.domain.messages.events import CancellationRequested, Event, GenerationFinished, GenerationQueued
 from exo.domain.messages.reports import GenerationEnded
@@ -10,21 +10,20 @@ from exo.domain.state import State, recent_failure
 from exo.errors import Rejected
 
 
-def start(state: State, command: StartGeneration, now: float) -> list[Event]:
+def start(state: State, command: StartGeneration, now: float, queue_most: int) -> list[Event]:
     """The generation queued. Raises Rejected where the model is unknown or just failed, or its queue is full."""
     if command.task_id in state.generations or any(one.task_id == command.task_id for one in state.ended):
         raise Rejected(f"a generation '{command.task_id}' exists already", code="duplicate_task")
     card_of(state, command.model_id)
     _refuse_if_failed(state, command, now)
-    if len(ending.waiting_for(state, command.model_id)) >= limits.QUEUE_PER_MODEL:
-        reason = f"{limits.QUEUE_PER_MODEL} requests wait for '{command.model_id}' already; try again later"
-        raise Rejected(reason, code="queue_full")
+    refuse_if_full(state, command, queue_most)
     return [
         GenerationQueued(
             task_id=command.task_id,
             model_id=command.model_id,
             estimated_tokens=command.estimated_tokens,
             key=command.key,
+            client=command.client,
             reply_to=command.reply_to,
             prompt=command.prompt,
         )

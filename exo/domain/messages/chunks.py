@@ -61,6 +61,8 @@ class EndPiece(Frozen):
     error: str = ""
     param: str | None = None
     """The parameter at fault, where it is one."""
+    retry_after: NonNegativeInt | None = None
+    """Of an error that may pass: seconds after which to ask again; None: as the code has it."""
     peak_memory_bytes: NonNegativeInt = 0
     """The most that the engine of rank 0 has held at once since its start, the weights included; 0: not known."""
 

@@ -71,6 +71,8 @@ class StartGeneration(Frozen):
     """Of the prompt, by its length."""
     key: str
     """Who pays: the name of the API key, or `anonymous`."""
+    client: str = ""
+    """Who shares slots with others: the name of the API key, or the caller's address; empty: not known."""
     reply_to: Annotated[ApiId, Field(pattern=TOKEN.pattern, max_length=64)]
     prompt: str | None = None
     """The request itself, only where the operator chose to log prompts."""

@@ -211,11 +211,13 @@ class GenerationQueued(Frozen):
     """A generation was accepted and waits for a ready instance with a free slot."""
 
     type: Literal["GenerationQueued"] = "GenerationQueued"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     task_id: TaskId
     model_id: ModelId
     estimated_tokens: NonNegativeInt
     key: str
+    client: str = ""
+    """Who shares slots with others: the name of the API key, or the caller's address; empty: not known."""
     reply_to: ApiId
     prompt: str | None = None
 
@@ -275,11 +277,13 @@ class CommandRejected(Frozen):
     """A command was refused; its sender can do something about it."""
 
     type: Literal["CommandRejected"] = "CommandRejected"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     command: str
     """The command's type."""
     code: str
     reason: str
+    retry_after: NonNegativeInt | None = None
+    """Seconds after which it may be granted; None: as the code has it."""
 
 
 class Compacted(Frozen):

@@ -29,6 +29,8 @@ UPCASTERS: Upcasters = {
     ("NodeChanged", 1): _renumbered(2),
     ("InstancePlaced", 1): _renumbered(2),
     ("GenerationFinished", 1): _renumbered(2),
+    ("GenerationQueued", 1): _renumbered(2),
+    ("CommandRejected", 1): _renumbered(2),
 }
 """By type and version: lifts an event's plain data to the next version, whose number it sets."""
 
