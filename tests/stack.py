@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -83,6 +84,15 @@ class Stack:
         self.wait_ready()
         return self
 
+    def start_with_slots(self, slots: int) -> "Stack":
+        """Start all processes and wait until the scripted model has so many slots. The node has no default model."""
+        self.start()
+        wait_until(lambda: self.is_up() and bool(self.state()["nodes"]), "a node", 60)
+        body = {"model": "exo/scripted", "slots": slots}
+        httpx.post(f"{self.url}/place_instance", json=body, headers=self.headers).raise_for_status()
+        self.wait_ready()
+        return self
+
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Wait until /ready says yes; fail at once where a process has ended."""
         wait_until(self._is_ready_or_broken, f"/ready; {self.home} has the processes' output", timeout)
@@ -98,6 +108,10 @@ class Stack:
             return httpx.get(f"{self.url}/ready", headers=self.headers, timeout=5).status_code == 200
         except httpx.TransportError:
             return False
+
+    def state(self) -> dict[str, Any]:
+        """What the API knows of the cluster."""
+        return httpx.get(f"{self.url}/state", headers=self.headers, timeout=10).json()
 
     def is_up(self) -> bool:
         """Whether the API answers questions about the cluster, with or without a model."""

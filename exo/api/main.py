@@ -12,6 +12,7 @@ from exo.api.context import Api
 from exo.api.default_model import DefaultModel
 from exo.api.exposure import is_exposed, refuse_without_key
 from exo.api.feed import Feed
+from exo.api.file_limit import raise_file_limit
 from exo.api.front import Front
 from exo.api.generations import Generations
 from exo.api.loading import Loading
@@ -35,6 +36,7 @@ LAST_SECONDS = 1.5
 
 async def run_api(settings: Settings) -> None:
     """Run until cancelled, then end within two seconds, whatever is open. Raises Fatal where it cannot go on."""
+    raise_file_limit()
     listener = bind(settings.api_host, settings.api_port)
     meters = Meters()
     front = Front(f"NATS at {without_password(settings.nats_url)}", meters)

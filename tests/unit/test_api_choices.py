@@ -67,6 +67,7 @@ async def test_one_speaks_for_all_while_nothing_comes() -> None:
     give(choices.generations[0], END)
     await choices.items()
     for one in choices.generations:
+        one.accept()
         one.tick(NOTE_FIRST)
     ((index, item),) = await choices.items()
     assert index == 1

@@ -64,10 +64,10 @@ def test_a_full_queue_says_when_to_come_again() -> None:
     assert known.headers["retry-after"] == "17"
 
 
-async def test_a_generation_that_was_refused_says_when_to_come_again() -> None:
+def test_a_generation_that_was_refused_says_when_to_come_again() -> None:
     generation = Generation(TaskId("t1"), ModelId("m"), 0.0, lambda: "waiting for m")
     generation.end("queue_full", "full", 17)
-    (end,) = await generation.items()
+    (end,) = generation.taken()
     assert isinstance(end, EndPiece)
     failed = failure(end)
     assert failed is not None
