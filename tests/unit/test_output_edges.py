@@ -118,6 +118,13 @@ CASES = [
         calls=[("a", "{}"), ("b", "{}")],
     ),
     Case(
+        "a value that was not closed ends with its call, and the next is one too",
+        "qwen3_coder",
+        "<tool_call>\n<function=a>\n<parameter=x>\n1\n</function>\n</tool_call>\n"
+        "<tool_call>\n<function=b>\n<parameter=y>\n2\n</parameter>\n</function>\n</tool_call>",
+        calls=[("a", '{"x": "1"}'), ("b", '{"y": "2"}')],
+    ),
+    Case(
         "an object within prose is no call",
         "llama3_json",
         'Here: {"name":"f","parameters":{}} ok',
@@ -180,6 +187,20 @@ CASES = [
         "<tool_call>f<arg_key>a</arg_key><arg_value>  x  </arg_value></tool_call>",
         calls=[("f", '{"a": "  x  "}')],
         tools=tool(a={"type": "string"}),
+    ),
+    Case(
+        "a closing marker within a value is part of it",
+        "glm",
+        "<tool_call>f<arg_key>a</arg_key><arg_value>x </tool_call> y</arg_value></tool_call>z",
+        content="z",
+        calls=[("f", '{"a": "x </tool_call> y"}')],
+    ),
+    Case(
+        "a value that was not closed ends with its call, and the next is one too",
+        "glm",
+        "<tool_call>f<arg_key>a</arg_key><arg_value>1</tool_call>"
+        "<tool_call>g<arg_key>b</arg_key><arg_value>2</arg_value></tool_call>",
+        calls=[("f", '{"a": "1"}'), ("g", '{"b": "2"}')],
     ),
     Case(
         "a section without a call is text",

@@ -151,10 +151,12 @@ class MarkedBlock:
         return self._text[self._item_at : end]
 
     def _close_item(self, close: Hit, segments: list[Segment]) -> Step:
-        """The item ends with this closing marker."""
+        """The item ends with this closing marker; where it cannot be read so, with the first that was passed over."""
         try:
             calls = [self._schemas.complete(call) for call in self._markup.read(self._item(close.start))]
         except (ValueError, RecursionError):
+            if self._passed and close is not self._passed[0]:
+                return self._close_item(self._passed[0], segments)
             calls = []
         self._take(calls, self._text[self._at : close.end], segments)
         self._at = self._search_at = close.end

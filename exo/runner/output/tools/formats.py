@@ -89,13 +89,14 @@ _QWEN3_CODER = _marked(
         stray_close="</tool_call>",
     ),
 )
+_in_arg_value = tagged.opened("<arg_value>", "</arg_value>")
 _GLM = _marked(
     Markup(
         open="<tool_call>",
         close="</tool_call>",
         read=tagged.glm_calls,
         begins=re.compile(r"\s*(\{.*|[^\s<>{]+\s*(<.*)?)?", re.DOTALL),
-        is_value_open=lambda body: body.lstrip().startswith("{") and ends_in_string(body),
+        is_value_open=lambda body: ends_in_string(body) if body.lstrip().startswith("{") else _in_arg_value(body),
     )
 )
 _KIMI = _marked(

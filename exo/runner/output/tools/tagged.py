@@ -58,7 +58,10 @@ _QWEN = ArgumentTags(
     open=re.compile(r"\s*<parameter=(?P<key>[^>\n]*)>"), close="</parameter>", next="\n<parameter=", end="</function>"
 )
 _GLM = ArgumentTags(
-    open=re.compile(r"\s*<arg_key>(?P<key>[^<]*)</arg_key>\s*<arg_value>"), close="</arg_value>", next="<arg_key>"
+    open=re.compile(r"\s*<arg_key>(?P<key>[^<]*)</arg_key>\s*<arg_value>"),
+    close="</arg_value>",
+    next="<arg_key>",
+    end="</tool_call>",
 )
 _MINIMAX = ArgumentTags(
     open=re.compile(r'\s*<parameter name="?(?P<key>[^">]*)"?\s*>'), close="</parameter>", next="\n<parameter name="
