@@ -14,7 +14,7 @@ from exo.api.generations import Receive
 from exo.api.param_names import AS_IN_CHAT, Names
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece
-from exo.domain.messages.requests import GenerationRequest
+from exo.domain.messages.requests import Payload
 
 ANSWERED = "the answer is not wanted any more"
 
@@ -25,7 +25,7 @@ Frames = Callable[[Sequence[Chosen]], bytes]
 async def start(
     api: Api,
     model_id: ModelId,
-    requests: Sequence[GenerationRequest],
+    requests: Sequence[Payload],
     receive: Receive,
     names: Names = AS_IN_CHAT,
     *,

@@ -29,7 +29,7 @@ from exo.api.cluster import (
 )
 from exo.api.context import Api
 from exo.api.error_responses import respond
-from exo.api.openai import bench, chat, completions, models
+from exo.api.openai import bench, chat, completions, embeddings, models
 from exo.api.openai.responses import creating, stored
 from exo.api.openapi_document import DocumentConfig
 from exo.api.query_names import refuse_unknown
@@ -49,6 +49,7 @@ def routes() -> list[HTTPRouteHandler]:
             INFERENCE,
             chat.chat_completions,
             completions.completions,
+            embeddings.create_embeddings,
             bench.bench_chat_completions,
             creating.create_response,
             stored.show_response,

@@ -21,6 +21,7 @@ STATUSES: Mapping[str, int] = {
     "empty_prompt": 400,
     "no_chat_template": 400,
     "tools_not_supported": 400,
+    "embeddings_not_supported": 400,
     "unsupported_parameter": 400,
     "context_length_exceeded": 400,
     "context_too_large": 400,

@@ -16,6 +16,7 @@ from exo.domain.messages.chunks import (
     ReasoningPiece,
     TextPiece,
     ToolCallPiece,
+    VectorPiece,
 )
 from exo.domain.messages.events import GenerationFinished
 from exo.domain.sampling import Timings, Usage
@@ -71,6 +72,8 @@ class Generation:
         """Whether it goes on when nobody reads it any more."""
         self._describe = describe
         self._pace = pace
+        self.vectors: dict[int, str] = {}
+        """What texts became, by their indexes. They are no items: nobody has a use for them before the end."""
         self.command_id: MessageId | None = None
         """By which the master's refusal names it."""
         self.is_over = False
@@ -187,6 +190,8 @@ class Generation:
                 if self._pace is not None:
                     self._pace.mark(now)
                 self._add(piece)
+            case VectorPiece():
+                self.vectors[piece.index] = piece.vector
             case PrefillPiece():
                 self._prefill = f"prefill {piece.done}/{piece.total}"
             case EndPiece():

@@ -19,7 +19,7 @@ from exo.bus.replica import Replica
 from exo.bus.requests import put_request
 from exo.domain.ids import ApiId, ModelId, TaskId
 from exo.domain.messages.commands import CancelGeneration, StartGeneration
-from exo.domain.messages.requests import CHARACTERS_PER_TOKEN, GenerationRequest
+from exo.domain.messages.requests import CHARACTERS_PER_TOKEN, Payload
 from exo.domain.state import State
 from exo.errors import ExoError, Rejected, Retryable
 from exo.log_setup import current_task
@@ -104,7 +104,7 @@ class Generations:
         self._unfollow[generation] = unfollow
         return generation
 
-    async def start(self, generation: Generation, request: GenerationRequest) -> None:
+    async def start(self, generation: Generation, request: Payload) -> None:
         """Leave the payload for the runners, and ask the master. Raises Retryable where NATS stays away.
 
         Only a large payload is waited for: a small one is sent first and stored in microseconds, long before the
@@ -122,15 +122,16 @@ class Generations:
         command_id, _ = await asyncio.gather(send_command(self._bus, self._api_id, command), storing)
         self._open.sent(generation, command_id)
 
-    def _command(self, generation: Generation, request: GenerationRequest, characters: int) -> StartGeneration:
+    def _command(self, generation: Generation, request: Payload, characters: int) -> StartGeneration:
         return StartGeneration(
             task_id=generation.task_id,
             model_id=generation.model_id,
+            gives=request.gives,
             estimated_tokens=characters // CHARACTERS_PER_TOKEN,
             key=payer(),
             client=client(),
             reply_to=self._api_id,
-            prompt=_prompt_text(request)[:LOGGED_MOST] if self._log_prompts else None,
+            prompt=request.shown()[:LOGGED_MOST] if self._log_prompts else None,
         )
 
     def leave(self, generation: Generation, reason: str) -> None:
@@ -219,11 +220,6 @@ class Generations:
         task = asyncio.create_task(work)
         group.add(task)
         task.add_done_callback(group.discard)
-
-
-def _prompt_text(request: GenerationRequest) -> str:
-    """What a model is to continue, as JSON."""
-    return request.model_dump_json(include={"messages" if request.prompt is None else "prompt"})
 
 
 def _has_begun(state: State, task_id: TaskId) -> bool:

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 ENDED_KEPT = 64
 """Ended generations whose chunks are sent again after a reconnect: the server may have died with them."""
+ENDED_BYTES = 64 * 2**20
+"""Of those chunks, all together: vectors are large."""
 READING = 10.0
 """Seconds for what the stream holds of one generation."""
 
@@ -36,7 +38,8 @@ class ChunkPublisher:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._sent: OrderedDict[TaskId, tuple[str, list[bytes]]] = OrderedDict()
-        self._ended: OrderedDict[TaskId, None] = OrderedDict()
+        self._ended: OrderedDict[TaskId, int] = OrderedDict()
+        """The bytes of each."""
         bus.on_reconnect(self._send_again)
 
     def begin(self, task_id: TaskId, reply_to: ApiId) -> None:
@@ -52,8 +55,8 @@ class ChunkPublisher:
 
     def end(self, task_id: TaskId) -> None:
         """A generation is over."""
-        self._ended[task_id] = None
-        while len(self._ended) > ENDED_KEPT:
+        self._ended[task_id] = sum(map(len, self._sent[task_id][1]))
+        while len(self._ended) > ENDED_KEPT or sum(self._ended.values()) > ENDED_BYTES:
             oldest, _ = self._ended.popitem(last=False)
             self._sent.pop(oldest, None)
 

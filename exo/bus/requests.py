@@ -4,12 +4,12 @@ from contextlib import suppress
 
 from nats.errors import Error as NatsError
 from nats.js.errors import NotFoundError
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from exo.bus.client import Bus, asking, publish
 from exo.bus.streams import BLOBS, REQUESTS
 from exo.domain.ids import TaskId
-from exo.domain.messages.requests import GenerationRequest
+from exo.domain.messages.requests import GenerationRequest, Payload
 from exo.errors import Rejected, Retryable
 
 INLINE_MOST = 7 * 2**20
@@ -17,14 +17,22 @@ INLINE_MOST = 7 * 2**20
 PATIENCE = 10.0
 """Seconds to wait for NATS."""
 
+_payloads: TypeAdapter[Payload] = TypeAdapter(Payload)
 
-async def put_request(bus: Bus, task_id: TaskId, request: GenerationRequest) -> None:
+
+async def put_request(bus: Bus, task_id: TaskId, request: Payload) -> None:
     """Leave a payload for the runners. Raises Retryable where NATS stays away."""
     await _put(bus, bus.subjects.request(task_id), task_id, request.model_dump_json().encode())
 
 
 async def get_request(bus: Bus, task_id: TaskId) -> GenerationRequest | None:
-    """The payload of a generation; None where it is gone.
+    """The payload of a generation; None where it is gone, or another. Raises as `get_payload`."""
+    payload = await get_payload(bus, task_id)
+    return payload if isinstance(payload, GenerationRequest) else None
+
+
+async def get_payload(bus: Bus, task_id: TaskId) -> Payload | None:
+    """What lies under a task's id; None where it is gone.
 
     Raises Rejected where it cannot be read, and Retryable where NATS stays away.
     """
@@ -32,7 +40,7 @@ async def get_request(bus: Bus, task_id: TaskId) -> GenerationRequest | None:
     if payload is None:
         return None
     try:
-        return GenerationRequest.model_validate_json(payload)
+        return _payloads.validate_json(payload)
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise Rejected(f"the request cannot be read by this node: {problem}", code="request_unreadable") from error

@@ -13,6 +13,7 @@ from exo.models.disk import FreeBytes, free_bytes, require_space
 from exo.models.folder import INDEX_FILE, what_is_missing
 from exo.models.json_file import read_object
 from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never
+from exo.models.vector_form import POOLING_FILE
 from exo.models.wheel import folder_bytes
 from exo.process import module_command
 
@@ -44,11 +45,12 @@ class Listing:
 
 
 def needed_files(names: Sequence[str] | Mapping[str, int]) -> list[str]:
-    """The files of a repository that an engine loads: none in folders (`original/`, `metal/`), no other format."""
+    """The files of a repository that an engine loads: no other format, and of those in folders (`original/`, `metal/`)
+    only the one that says how texts become vectors."""
     top = sorted(name for name in names if "/" not in name and not name.startswith("."))
     weights = fnmatch.filter(top, PREFERRED_WEIGHTS) or fnmatch.filter(top, WEIGHTS)
     small = [name for name in top if any(fnmatch.fnmatch(name, pattern) for pattern in SMALL_FILES)]
-    return sorted({*weights, *small})
+    return sorted({*weights, *small, *({POOLING_FILE} & set(names))})
 
 
 def fetch_listing(

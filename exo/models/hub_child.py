@@ -61,6 +61,7 @@ def _fetch_file(endpoint: str, repository: str, sha: str, folder: Path, name: st
     url = hf_hub_url(repository, name, revision=sha, endpoint=endpoint or None)
     about = get_hf_file_metadata(url)
     part = folder / f"{name}.{about.etag}{PART}"
+    part.parent.mkdir(exist_ok=True)
     part.touch()
     with part.open("r+b") as file:
         there = file.seek(0, os.SEEK_END)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.runner.engines.base import Engine, EngineOutput
@@ -57,13 +58,13 @@ class EngineThread:
         self._thread.start()
 
     async def run(self, take: Callable[[list[EngineOutput]], Awaitable[None]]) -> None:
-        """Await `take` with what each step gives, in order, without end. Raises what broke the engine, or `take`."""
+        """Await `take` with what each step gives, in order, without end. Raises what broke the engine."""
         sending = asyncio.create_task(self._send(take))
         try:
             await asyncio.wait({sending, self._broken}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sending.cancel()
-        await (self._broken if self._broken.done() else sending)
+        await self._broken
 
     async def call(self, function: Callable[[Engine], T]) -> T:
         """What `function` returns, or raises, called between two steps."""
@@ -85,6 +86,10 @@ class EngineThread:
     ) -> None:
         """Hand a request over at the next step. Where the engine refuses it, a FailedOutput says why."""
         self._calls.put(lambda: self._border.tell(task_id, prompt, params, guide))
+
+    def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
+        """As `submit`, of texts that are to become vectors."""
+        self._calls.put(lambda: self._border.tell_texts(task_id, inputs, params))
 
     def refuse(self, task_id: TaskId) -> None:
         """Have the other ranks leave a request alone that this one could not read, or that was cancelled before."""

@@ -8,7 +8,7 @@ from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, Piece, PrefillPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.messages.tasks import GenerateTask
 from exo.domain.sampling import FinishReason, Timings, Usage
-from exo.runner.engines.base import FailedOutput, PrefillOutput, TokenOutput
+from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput, VectorOutput
 from exo.runner.output.pipeline import OutputPipeline
 from exo.runner.output.segments import Call, Reasoning, Segment, Text
 
@@ -38,6 +38,25 @@ class Generation:
     _calls: int = 0
     _logprobs: list[TokenLogprobs] = field(default_factory=list[TokenLogprobs])
     """Of tokens whose text has not come out yet."""
+
+    @property
+    def said(self) -> str:
+        """The answer so far."""
+        return "".join(self.text)
+
+    def take(self, output: EngineOutput) -> list[Piece]:
+        """The chunks of one more output of the engine; the last is an EndPiece when it was the last output."""
+        match output:
+            case TokenOutput():
+                return self.take_token(output)
+            case PrefillOutput():
+                return self.take_prefill(output)
+            case FailedOutput():
+                return self.take_failure(output)
+            case VectorOutput():
+                raise ValueError("a text that is continued gives no vectors")
+            case _:
+                assert_never(output)
 
     def take_prefill(self, output: PrefillOutput) -> list[Piece]:
         """The chunk of a prompt that takes several slices; none for one that is computed at once."""

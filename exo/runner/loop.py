@@ -4,55 +4,35 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from exo.bus.chunks import ChunkPublisher
 from exo.bus.client import Bus
 from exo.bus.inbox import send_report
-from exo.bus.requests import get_request
 from exo.bus.tasks import follow_tasks
 from exo.domain.ids import TaskId
-from exo.domain.messages.chunks import EndPiece, Piece
+from exo.domain.messages.chunks import EndPiece
 from exo.domain.messages.reports import GenerationEnded
-from exo.domain.messages.requests import GenerationRequest
 from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
 from exo.domain.runner_spec import RunnerSpec
 from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.errors import Rejected, Retryable
 from exo.log_setup import current_task
+from exo.runner.embedding import Embedding
 from exo.runner.engine_thread import EngineThread
-from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Tokenizer, TokenOutput
+from exo.runner.engines.base import EngineOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
-from exo.runner.prompts import echoed, encode, form_of, open_output
-from exo.runner.structured.guide import Guide
-from exo.runner.structured.trials import Trials
+from exo.runner.preparing import Preparer, Prompt, Texts
+from exo.runner.prompts import echoed, open_output
 
 logger = logging.getLogger(__name__)
 
 REPORT_PATIENCE = 3600.0
 """Seconds that a report of an ended generation is tried: nobody else knows what it says."""
-REQUEST_PATIENCE = 30.0
-"""Seconds that the text of a request is tried, while NATS stays away."""
-REQUEST_PAUSE = 0.5
-"""Seconds between two tries."""
-COMPILES_AT_ONCE = 2
-"""Of formats. Most take milliseconds."""
-SHORT_PROMPT = 4096
-"""Characters that are turned into tokens within a millisecond or two."""
 ENDED_KEPT = 64
 """The last generations that ended, which are reported again when NATS is back: as many as have their chunks kept."""
 SEEN_KEPT = 10_000
 """Tasks that are remembered, so that one that comes again is left alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A request, ready for the engine."""
-
-    request: GenerationRequest
-    prompt: list[int]
-    guide: Guide | None
 
 
 @dataclass(slots=True)
@@ -61,7 +41,7 @@ class _Opened:
 
     task: GenerateTask
     taken_at: float
-    preparing: asyncio.Task[_Prepared]
+    preparing: asyncio.Task[Prompt | Texts]
     wanted: bool = True
 
 
@@ -81,12 +61,11 @@ class RunnerLoop:
         self._speaks = spec.shard.rank == 0
         self._engine = engine
         self._tokenizer = tokenizer
-        self._trials = Trials(tokenizer.vocabulary_source)
-        self._compiles = ThreadPoolExecutor(COMPILES_AT_ONCE, "compile")
+        self._preparer = Preparer(bus, tokenizer)
         self._chunks = ChunkPublisher(bus)
         self._opening: dict[TaskId, _Opened] = {}
         self._last_start: asyncio.Task[None] | None = None
-        self._live: dict[TaskId, Generation] = {}
+        self._live: dict[TaskId, Generation | Embedding] = {}
         self._seen: OrderedDict[TaskId, None] = OrderedDict()
         self._reports: set[asyncio.Task[None]] = set()
         self._ended: deque[GenerationEnded] = deque(maxlen=ENDED_KEPT)
@@ -94,7 +73,7 @@ class RunnerLoop:
 
     async def count(self, task_id: TaskId) -> int:
         """The tokens of a prompt that nobody wants answered. Raises Rejected where the model refuses it."""
-        return len(await self._encode(await self._request(task_id)))
+        return await self._preparer.count(task_id)
 
     async def take_tasks(self, after: int) -> None:
         """Take the tasks after a stream sequence, without end."""
@@ -132,11 +111,9 @@ class RunnerLoop:
         self._opening[task.task_id] = opened
         return opened
 
-    async def _prepare(self, task_id: TaskId) -> _Prepared:
+    async def _prepare(self, task_id: TaskId) -> Prompt | Texts:
         current_task.set(task_id)
-        request = await self._request(task_id)
-        prompt = await self._encode(request)
-        return _Prepared(request, prompt, await self._guide(request, prompt))
+        return await self._preparer.prepare(task_id)
 
     async def _start(self, opened: _Opened, before: asyncio.Task[None] | None) -> None:
         """Hands a request over when it is prepared; with several ranks after the one before, as every rank does."""
@@ -151,13 +128,16 @@ class RunnerLoop:
             return
         try:
             prepared = opened.preparing.result()
-            generation = self._generation(opened, prepared) if self._speaks else None
+            if self._speaks:
+                self._live[task.task_id] = self._reader(opened, prepared)
         except Rejected as refusal:
             await self._leave(opened, "error", refusal)
             return
-        if generation is not None:
-            self._live[task.task_id] = generation
-        self._engine.submit(task.task_id, prepared.prompt, prepared.request.params, prepared.guide)
+        match prepared:
+            case Prompt():
+                self._engine.submit(task.task_id, prepared.tokens, prepared.request.params, prepared.guide)
+            case Texts():
+                self._engine.embed(task.task_id, prepared.tokens, prepared.request.params)
 
     async def _leave(self, opened: _Opened, reason: FinishReason, refusal: Rejected | None = None) -> None:
         """Ends a request that the engine never had."""
@@ -165,39 +145,13 @@ class RunnerLoop:
         if self._speaks:
             await self._end(opened.task, _unstarted(opened, reason, refusal), "")
 
-    def _generation(self, opened: _Opened, prepared: _Prepared) -> Generation:
-        pipeline = open_output(prepared.request, prepared.prompt, self._tokenizer)
-        echo = echoed(prepared.request, prepared.prompt, self._tokenizer)
-        return Generation(opened.task, pipeline, len(prepared.prompt), opened.taken_at, echo)
-
-    async def _encode(self, request: GenerationRequest) -> list[int]:
-        """A long prompt takes seconds, and must not hold up others; for a short one a thread is a detour."""
-        if request.characters < SHORT_PROMPT:
-            return encode(request, self._tokenizer)
-        return await asyncio.to_thread(encode, request, self._tokenizer)
-
-    async def _guide(self, request: GenerationRequest, prompt: list[int]) -> Guide | None:
-        """What holds the answer to what is demanded. Only what was tried is compiled here: it cannot be stopped."""
-        if request.params.constraint is None and request.tool_choice != "required":
-            return None
-        await self._trials.check(request, form_of(request, prompt, self._tokenizer))
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._compiles, self._tokenizer.guide, request, prompt)
-
-    async def _request(self, task_id: TaskId) -> GenerationRequest:
-        deadline = time.monotonic() + REQUEST_PATIENCE
-        while True:
-            try:
-                request = await get_request(self._bus, task_id)
-            except Retryable as error:
-                if time.monotonic() > deadline:
-                    raise Rejected(str(error), code="unavailable") from error
-                logger.info("%s; trying again", error)
-                await asyncio.sleep(REQUEST_PAUSE)
-                continue
-            if request is None:
-                raise Rejected("the request's text is gone: it is kept for one hour", code="request_expired")
-            return request
+    def _reader(self, opened: _Opened, prepared: Prompt | Texts) -> Generation | Embedding:
+        """What makes chunks of the engine's outputs."""
+        if isinstance(prepared, Texts):
+            return Embedding(opened.task, opened.taken_at)
+        pipeline = open_output(prepared.request, prepared.tokens, self._tokenizer)
+        echo = echoed(prepared.request, prepared.tokens, self._tokenizer)
+        return Generation(opened.task, pipeline, len(prepared.tokens), opened.taken_at, echo)
 
     async def _cancel(self, task_id: TaskId) -> None:
         if self._speaks and (opened := self._opening.get(task_id)):
@@ -216,7 +170,7 @@ class RunnerLoop:
             generation = self._live.get(output.task_id)
             if generation is None:
                 continue
-            for piece in _pieces(generation, output):
+            for piece in generation.take(output):
                 if isinstance(piece, EndPiece):
                     del self._live[output.task_id]
                     if _still_runs(output):
@@ -227,8 +181,8 @@ class RunnerLoop:
         if stopped:
             self._engine.cancel(stopped)
 
-    async def _finish(self, generation: Generation, end: EndPiece) -> None:
-        await self._end(generation.task, end, "".join(generation.text))
+    async def _finish(self, generation: Generation | Embedding, end: EndPiece) -> None:
+        await self._end(generation.task, end, generation.said)
 
     async def _end(self, task: GenerateTask, end: EndPiece, text: str) -> None:
         end = end.replaced({"peak_memory_bytes": self._engine.peak_memory_bytes})
@@ -279,13 +233,3 @@ def _unstarted(opened: _Opened, reason: FinishReason, refusal: Rejected | None) 
 def _still_runs(output: EngineOutput) -> bool:
     """Whether the engine goes on with a request after this output, as far as it knows."""
     return isinstance(output, TokenOutput) and output.finish_reason is None
-
-
-def _pieces(generation: Generation, output: EngineOutput) -> list[Piece]:
-    match output:
-        case TokenOutput():
-            return generation.take_token(output)
-        case PrefillOutput():
-            return generation.take_prefill(output)
-        case FailedOutput():
-            return generation.take_failure(output)

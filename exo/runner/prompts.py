@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from exo.domain.messages.requests import GenerationRequest
+from exo.domain.messages.requests import EmbeddingRequest, GenerationRequest
 from exo.errors import Rejected
 from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engines.base import Tokenizer
@@ -20,7 +20,7 @@ def encode(request: GenerationRequest, tokenizer: Tokenizer) -> list[int]:
         case str() as text:
             return tokenizer.encode_text(text)
         case tokens:
-            return _known(tokens, tokenizer.vocabulary_size)
+            return _known(tokens, tokenizer, "prompt")
 
 
 def _of_chat(request: GenerationRequest, tokenizer: Tokenizer) -> list[int]:
@@ -33,10 +33,19 @@ def _of_chat(request: GenerationRequest, tokenizer: Tokenizer) -> list[int]:
         raise
 
 
-def _known(tokens: Sequence[int], vocabulary_size: int) -> list[int]:
-    if tokens and max(tokens) >= vocabulary_size:
-        reason = f"there is no token {max(tokens)}: this model's are numbered from 0 to {vocabulary_size - 1}"
-        raise Rejected(reason, param="prompt")
+def encode_inputs(request: EmbeddingRequest, tokenizer: Tokenizer) -> list[list[int]]:
+    """The tokens of each text. Raises Rejected where the model has no such token."""
+    return [
+        tokenizer.encode_text(one) if isinstance(one, str) else _known(one, tokenizer, f"input[{index}]")
+        for index, one in enumerate(request.inputs)
+    ]
+
+
+def _known(tokens: Sequence[int], tokenizer: Tokenizer, param: str) -> list[int]:
+    size = tokenizer.vocabulary_size
+    if tokens and max(tokens) >= size:
+        reason = f"there is no token {max(tokens)}: this model's are numbered from 0 to {size - 1}"
+        raise Rejected(reason, param=param)
     return list(tokens)
 
 

@@ -17,13 +17,14 @@ the model computes at that moment, is there when it is needed. One rank answers 
 
 import zlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected, Retryable
-from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, TokenOutput
+from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, TokenOutput, VectorOutput
 from exo.runner.engines.ranks import Answer
 from exo.runner.structured.guide import Guide
 
@@ -33,13 +34,12 @@ DIGEST_FACTOR = 1_000_003
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """A request that this rank was told. Without a prompt: it could not read it, and has said so, or it was cancelled
-    before."""
+    """A request that this rank was told. Without a beginning: it could not read it, and has said so, or it was
+    cancelled before."""
 
     task_id: TaskId
-    prompt: Sequence[int] | None = None
-    params: SamplingParams | None = None
-    guide: Guide | None = None
+    begin: Callable[[], None] | None = None
+    """Hands it to the engine, which may refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,11 @@ class StepBorder:
 
     def tell(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None) -> None:
         """A request that is to be begun when all ranks have been told it."""
-        self._waiting.append(_Told(task_id, prompt, params, guide))
+        self._waiting.append(_Told(task_id, lambda: self._engine.submit(task_id, prompt, params, guide)))
+
+    def tell_texts(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
+        """As `tell`, of texts that are to become vectors."""
+        self._waiting.append(_Told(task_id, lambda: self._engine.embed(task_id, inputs, params)))
 
     def refuse(self, task_id: TaskId) -> None:
         """A request that this rank could not read, or that was cancelled before: it is not to be begun. Nothing more
@@ -102,7 +106,7 @@ class StepBorder:
                 self._digest = (self._digest * DIGEST_FACTOR + output.token + 1) & DIGEST_MASK
                 if output.finish_reason is not None:
                     self._forget(output.task_id)
-            elif isinstance(output, FailedOutput):
+            elif isinstance(output, FailedOutput) or (isinstance(output, VectorOutput) and output.is_last):
                 self._forget(output.task_id)
         if not self._engine.in_flight:
             self._question = None
@@ -141,7 +145,7 @@ class StepBorder:
         """Whether all ranks could read each of these, and rank 0 has not ended it since."""
         if not new:
             return []
-        here = [int(request.prompt is not None and request.task_id not in self._ending) for request in new]
+        here = [int(request.begin is not None and request.task_id not in self._ending) for request in new]
         names = [zlib.crc32(request.task_id.encode()) for request in new]
         agreed = self._engine.ranks.agree([*here, *names, *(-name for name in names)])
         if any(agreed[len(new) + at] != name or agreed[2 * len(new) + at] != -name for at, name in enumerate(names)):
@@ -149,17 +153,16 @@ class StepBorder:
         return [bool(readable) for readable in agreed[: len(new)]]
 
     def _submit(self, request: _Told) -> list[EngineOutput]:
-        assert request.prompt is not None
-        assert request.params is not None
+        assert request.begin is not None
         try:
-            self._engine.submit(request.task_id, request.prompt, request.params, request.guide)
+            request.begin()
         except Rejected as refusal:
             return [FailedOutput(request.task_id, refusal.code, refusal.reason, refusal.param)]
         self._running[request.task_id] = None
         return []
 
     def _leave(self, request: _Told) -> list[EngineOutput]:
-        if request.prompt is None or request.task_id in self._ending:
+        if request.begin is None or request.task_id in self._ending:
             return []
         reason = "another runner of this model could not read the request; try again"
         return [FailedOutput(request.task_id, "unavailable", reason)]

@@ -1,12 +1,16 @@
 """OpenAI's client library against a node with the embedded model, where what is said matters."""
 
+import functools
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import openai
 import pytest
 from pydantic import BaseModel, Field
 
+from exo.domain.embedding import Pooling
 from exo.models.catalog import EMBEDDED
 from tests.conftest import needs_mlx
 from tests.stack import Stack
@@ -145,3 +149,54 @@ def test_a_continued_text_is_held_to_a_format(sdk: openai.OpenAI) -> None:
     (choice,) = answer.choices
     left, right = choice.text.split(", ")
     assert (len(left), len(right), choice.finish_reason) == (2, 2, "stop")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+async def test_a25_vectors_are_the_hidden_states_of_the_last_layer_whatever_runs_beside(
+    unblocked: openai.AsyncOpenAI, embedded_model: Path, pooling: Pooling
+) -> None:
+    texts = ["The sea was calm.", "Paris", "The keeper of the lighthouse wrote down every ship that passed. " * 40]
+    story = await unblocked.chat.completions.create(**asked(stream=True, max_tokens=60))
+    answer = await unblocked.embeddings.create(model=EMBEDDED, input=texts, extra_body={"pooling": pooling})
+    assert len([chunk async for chunk in story]) > 30
+    tokens = [hidden_states(embedded_model, text) for text in texts]
+    assert answer.usage.prompt_tokens == sum(map(len, tokens))
+    for one, states in zip(answer.data, tokens, strict=True):
+        row = states.mean(axis=0) if pooling == "mean" else states[-1]
+        np.testing.assert_allclose(one.embedding, row / np.linalg.norm(row), atol=1e-4)
+
+
+@functools.cache
+def hidden_states(folder: Path, text: str) -> Any:
+    """Of each token of a text, by mlx-lm alone."""
+    import mlx.core as mx
+
+    model, tokenizer = reference(folder)
+    return np.array(model.model(mx.array([tokenizer.encode_text(text)]))[0])
+
+
+@functools.cache
+def reference(folder: Path) -> Any:
+    from mlx_lm.utils import load_model
+
+    from exo.runner.tokenizer import HuggingFaceTokenizer
+
+    return load_model(folder)[0], HuggingFaceTokenizer(folder)
+
+
+def test_vectors_of_what_means_the_same_are_closer(sdk: openai.OpenAI) -> None:
+    texts = ["The cat sleeps on the sofa.", "A cat is sleeping on a couch.", "Interest rates rose by two percent."]
+    cat, same, other = (np.array(one.embedding) for one in sdk.embeddings.create(model=EMBEDDED, input=texts).data)
+    assert cat @ same > cat @ other
+
+
+def test_a19_a_text_over_the_context_is_refused_with_both_numbers(sdk: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match=r"input\[1\].* 8192 tokens.* 9000") as refused:
+        sdk.embeddings.create(model=EMBEDDED, input=[[5], [6] * 9000])
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input[1]")
+
+
+def test_fewer_dimensions_of_a_model_that_does_not_say_so_are_refused(sdk: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        sdk.embeddings.create(model=EMBEDDED, input="a", dimensions=64)
+    assert (refused.value.code, refused.value.param) == ("unsupported_parameter", "dimensions")

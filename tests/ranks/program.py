@@ -7,20 +7,24 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import psutil
 from pydantic import BaseModel
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
-from exo.runner.engines.base import PrefillOutput, TokenOutput
+from exo.runner.engines.base import PrefillOutput, TokenOutput, VectorOutput
 from exo.runner.engines.mlx.engine import MlxEngine
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import Peers
 from exo.runner.engines.threads import ThreadShare
 from exo.runner.structured.guide import Guide
 from tests.tiny_models import BLAS_CACHE
+
+TEXTS = TaskId("texts")
 
 
 class Request(BaseModel):
@@ -40,6 +44,8 @@ class Work(BaseModel):
     folder: Path
     shard: Shard
     requests: list[Request]
+    texts: list[list[int]] = []
+    """That are to become vectors, submitted before everything else."""
 
 
 class Job(BaseModel):
@@ -62,6 +68,8 @@ class Outcome(BaseModel):
     resident_bytes: int
     """Of the process, after loading."""
     failures: list[str]
+    vectors: dict[int, list[float]] = {}
+    """Of the texts, by their indexes."""
 
 
 class Breaking(Guide):
@@ -105,6 +113,8 @@ def run(engine: MlxEngine, work: Work) -> Outcome:
     count = len(work.requests)
     outcome = Outcome(tokens=[[] for _ in range(count)], cached=[0] * count, failures=[], resident_bytes=resident)
     waiting = dict(enumerate(work.requests))
+    if work.texts:
+        engine.embed(TEXTS, work.texts, EmbeddingParams())
     step = ended = 0
     while engine.in_flight or waiting:
         for number, request in list(waiting.items()):
@@ -116,8 +126,11 @@ def run(engine: MlxEngine, work: Work) -> Outcome:
             if isinstance(output, TokenOutput):
                 outcome.tokens[int(output.task_id)].append(output.token)
                 ended += output.finish_reason is not None
+            elif isinstance(output, VectorOutput):
+                outcome.vectors[output.index] = np.frombuffer(output.vector, dtype="<f4").tolist()
             elif isinstance(output, PrefillOutput):
-                outcome.cached[int(output.task_id)] = output.cached
+                if output.task_id != TEXTS:
+                    outcome.cached[int(output.task_id)] = output.cached
             else:
                 outcome.failures.append(f"{output.task_id}: {output.code}: {output.message}")
         step += 1

@@ -1,52 +1,29 @@
 """The body of `POST /v1/completions`: a prompt that is continued as it stands."""
 
 from collections.abc import Sequence
-from typing import Annotated, cast
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from exo.api.openai.choice_requests import CHOICES_MOST, each_choice
 from exo.api.openai.formats import FormatFields
+from exo.api.openai.prompts import Listed, Prompt
 from exo.api.openai.sampling_fields import SamplingFields
 from exo.api.openai.stream_fields import StreamFields
 from exo.api.strict import ModelName, Unsupported
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest
-from exo.domain.sampling import INTEGER_MOST
 
 MAX_TOKENS = 16
 """OpenAI's default for this endpoint."""
-
-
-def _prompts(value: object) -> object:
-    """One prompt or several, as several."""
-    is_one = isinstance(value, str) or (isinstance(value, list) and _has_numbers(cast(list[object], value)))
-    return [cast(object, value)] if is_one else value  # pyright: ignore[reportUnknownVariableType]  validated next
-
-
-def _has_numbers(items: Sequence[object]) -> bool:
-    return any(isinstance(item, int) for item in items)
-
-
-def _prompt(value: object) -> str | tuple[int, ...]:
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, list) and value:
-        tokens = tuple(cast(list[object], value))
-        if all(type(token) is int and 0 <= token <= INTEGER_MOST for token in tokens):
-            return cast(tuple[int, ...], tokens)
-    raise PydanticCustomError("prompt_type", "a prompt is a text or a list of token numbers, and not empty")
-
-
-Prompt = Annotated[str | tuple[int, ...], PlainValidator(_prompt)]
 
 
 class CompletionRequest(FormatFields, SamplingFields, StreamFields):
     """A request for the continuation of one prompt or several. Null stands for the default throughout."""
 
     model: ModelName
-    prompt: Annotated[list[Prompt], BeforeValidator(_prompts), Field(min_length=1, max_length=CHOICES_MOST)]
+    prompt: Annotated[list[Prompt], Listed, Field(min_length=1, max_length=CHOICES_MOST)]
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=TOP_LOGPROBS_MOST)] | None = None
     best_of: int | None = None

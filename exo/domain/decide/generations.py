@@ -21,6 +21,7 @@ def start(state: State, command: StartGeneration, now: float, queue_most: int) -
         GenerationQueued(
             task_id=command.task_id,
             model_id=command.model_id,
+            gives=command.gives,
             estimated_tokens=command.estimated_tokens,
             key=command.key,
             client=command.client,

@@ -38,6 +38,16 @@ class ToolCallPiece(Frozen):
     """A JSON object."""
 
 
+class VectorPiece(Frozen):
+    """What one text of a request for vectors became."""
+
+    type: Literal["vector"] = "vector"
+    index: NonNegativeInt
+    """Of the text."""
+    vector: str
+    """Of length 1: float32 numbers, little-endian, in base64."""
+
+
 class PrefillPiece(Frozen):
     """So much of the prompt has been computed."""
 
@@ -68,7 +78,7 @@ class EndPiece(Frozen):
 
 
 Piece = Annotated[
-    TextPiece | ReasoningPiece | ToolCallPiece | PrefillPiece | EndPiece,
+    TextPiece | ReasoningPiece | ToolCallPiece | VectorPiece | PrefillPiece | EndPiece,
     Field(discriminator="type"),
 ]
 

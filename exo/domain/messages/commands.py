@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from exo.domain.base import Frozen
+from exo.domain.embedding import Gives
 from exo.domain.ids import TOKEN, ApiId, InstanceId, KeyName, ModelId, NodeId, TaskId
 from exo.domain.keys import Digest, Name, Scopes
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
@@ -67,6 +68,7 @@ class StartGeneration(Frozen):
     version: Literal[1] = 1
     task_id: Annotated[TaskId, Field(pattern=TOKEN.pattern, max_length=64)]
     model_id: ModelId
+    gives: Gives = "text"
     estimated_tokens: NonNegativeInt
     """Of the prompt, by its length."""
     key: str

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from exo.domain.base import Frozen
+from exo.domain.embedding import Gives
 from exo.domain.ids import ApiId, InstanceId, KeyName, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
 from exo.domain.keys import Digest, Scope
@@ -220,6 +221,7 @@ class GenerationQueued(Frozen):
     """Who shares slots with others: the name of the API key, or the caller's address; empty: not known."""
     reply_to: ApiId
     prompt: str | None = None
+    gives: Gives = "text"
 
 
 class GenerationDispatched(Frozen):

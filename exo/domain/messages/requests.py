@@ -1,8 +1,11 @@
 """What a client asked a model for. Travels beside the commands, and never enters the log."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from exo.domain.base import Frozen
+from exo.domain.embedding import EmbeddingParams, Gives
 from exo.domain.sampling import SamplingParams, TokenNumber
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -47,6 +50,7 @@ class Tool(Frozen):
 class GenerationRequest(Frozen):
     """The payload of one generation: what the engine is to continue, and how."""
 
+    type: Literal["GenerationRequest"] = "GenerationRequest"
     messages: tuple[ChatMessage, ...] = ()
     """The conversation that the chat template makes a prompt of."""
     prompt: str | tuple[TokenNumber, ...] | None = None
@@ -72,3 +76,39 @@ class GenerationRequest(Frozen):
         tools = sum(len(tool.parameters) + len(tool.description or "") for tool in self.tools)
         raw = len(self.prompt or "") * (1 if isinstance(self.prompt, str) else CHARACTERS_PER_TOKEN)
         return sum(len(message.content) for message in self.messages) + raw + calls + tools
+
+    @property
+    def gives(self) -> Gives:
+        """What comes of it."""
+        return "text"
+
+    def shown(self) -> str:
+        """What a model is to continue, as JSON: all that is logged of it where prompts are."""
+        return self.model_dump_json(include={"messages" if self.prompt is None else "prompt"})
+
+
+class EmbeddingRequest(Frozen):
+    """The payload of one request for vectors: which texts, and how."""
+
+    type: Literal["EmbeddingRequest"] = "EmbeddingRequest"
+    inputs: tuple[str | tuple[TokenNumber, ...], ...]
+    """Texts, or tokens."""
+    params: EmbeddingParams = EmbeddingParams()
+
+    @property
+    def characters(self) -> int:
+        """About how long they are, all together."""
+        return sum(len(one) * (1 if isinstance(one, str) else CHARACTERS_PER_TOKEN) for one in self.inputs)
+
+    @property
+    def gives(self) -> Gives:
+        """What comes of it."""
+        return "vectors"
+
+    def shown(self) -> str:
+        """The texts, as JSON: all that is logged of it where prompts are."""
+        return self.model_dump_json(include={"inputs"})
+
+
+Payload = Annotated[GenerationRequest | EmbeddingRequest, Field(discriminator="type")]
+"""What lies at `request.<task_id>`."""

@@ -28,8 +28,8 @@ UPCASTERS: Upcasters = {
     ("NodeJoined", 1): _renumbered(2),
     ("NodeChanged", 1): _renumbered(2),
     ("InstancePlaced", 1): _renumbered(2),
-    ("GenerationFinished", 1): _renumbered(2),
     ("GenerationQueued", 1): _renumbered(2),
+    ("GenerationFinished", 1): _renumbered(2),
     ("CommandRejected", 1): _renumbered(2),
 }
 """By type and version: lifts an event's plain data to the next version, whose number it sets."""

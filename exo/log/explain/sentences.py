@@ -125,13 +125,18 @@ def _generation(
     name = f"generation {short(event.task_id)}"
     match event:
         case GenerationQueued():
-            return f"{name} was queued for {event.model_id}: key {event.key}, about {event.estimated_tokens} tokens"
+            asked = f"key {event.key}, about {event.estimated_tokens} tokens"
+            return f"{name} was queued for {_wanted(event)}: {asked}"
         case GenerationDispatched():
             return f"{name} was given to instance {short(event.instance_id)}"
         case CancellationRequested():
             return f"{name} is to stop: {event.reason}"
         case GenerationFinished():
             return f"{name} ended, {event.finish_reason}: {_ending(event)}"
+
+
+def _wanted(event: GenerationQueued) -> str:
+    return event.model_id if event.gives == "text" else f"{event.gives} of {event.model_id}"
 
 
 def _ending(event: GenerationFinished) -> str:

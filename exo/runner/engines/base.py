@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.requests import GenerationRequest
@@ -38,13 +39,25 @@ class TokenOutput:
 
 @dataclass(frozen=True, slots=True)
 class PrefillOutput:
-    """How many of a prompt's tokens have been computed."""
+    """How many of a prompt's tokens have been computed, or of the tokens of all texts of a request for vectors."""
 
     task_id: TaskId
     done: int
     total: int
     cached: int = 0
     """Of `done`, those that did not have to be computed: another request had begun with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorOutput:
+    """What one text of a request for vectors became. They come in any order; with the last one the request is over."""
+
+    task_id: TaskId
+    index: int
+    """Of the text."""
+    vector: bytes
+    """Of length 1: float32 numbers, little-endian."""
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,7 @@ class FailedOutput:
     """The parameter that is at fault, where it is one."""
 
 
-EngineOutput = TokenOutput | PrefillOutput | FailedOutput
+EngineOutput = TokenOutput | PrefillOutput | VectorOutput | FailedOutput
 
 Progress = Callable[[int, int], None]
 """Called with layers loaded, of how many."""
@@ -181,8 +194,16 @@ class Engine(Protocol):
         """
         ...
 
+    def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
+        """Queues texts, each of them tokens, for a vector each; the first output comes from a later `step`.
+
+        Raises Rejected: `empty_prompt` and `context_length_exceeded` of a text, named `input[3]`; `duplicate_task`;
+        `embeddings_not_supported` where the model makes no vectors; `unsupported_parameter` for what it does not do.
+        """
+        ...
+
     def step(self) -> list[EngineOutput]:
-        """One decode step for every running request, and a slice of prefill for waiting ones.
+        """One decode step for every running request, and a slice of prefill, or of texts for vectors, for waiting ones.
 
         Empty when idle; it may be empty at other times too, but not without work or a wait inside.
 

@@ -10,20 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
+from exo.domain.model_card import ModelCard
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
+from exo.models.vector_form import VectorForm
 from exo.runner.engines.admission import completion_limit, limit_asked_for
-from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput
+from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput, VectorOutput
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.script import Fault, Script, parse_script
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
+from exo.runner.engines.scripted_vectors import TextsRun
+from exo.runner.engines.vectors import within_context
 from exo.runner.structured.guide import Guide
 
 CRASH_EXIT_CODE = 70
 """`EX_SOFTWARE` of sysexits.h."""
 
+VECTOR_FORM = VectorForm(shorter=True)
 LONGEST_WAIT = 0.05
 """Seconds that one `step` waits at most, so that a slow request does not hold up what came in meanwhile."""
 
@@ -48,7 +54,7 @@ class ScriptedEngine:
 
     def __init__(self) -> None:
         self._tokenizer = ScriptedTokenizer()
-        self._runs: dict[TaskId, _Run] = {}
+        self._runs: dict[TaskId, _Run | TextsRun] = {}
         self._shard: Shard | None = None
 
     @property
@@ -89,11 +95,7 @@ class ScriptedEngine:
         self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
     ) -> None:
         """Queues a request; the script alone says what comes. Raises Rejected, `invalid_script` too."""
-        if self._shard is None:
-            raise Fatal("the engine holds no model")
-        if task_id in self._runs:
-            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
-        context = self._shard.card.context
+        context = self._card_for(task_id).context
         limit = completion_limit(len(prompt), limit_asked_for(params, len(prompt), context), context)
         script = parse_script(self._tokenizer.text(prompt))
         self._runs[task_id] = _Run(
@@ -105,17 +107,28 @@ class ScriptedEngine:
             due=time.monotonic() + script.prefill,
         )
 
+    def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
+        """Queues texts, each of which may be a script that says when its vector comes, or what goes wrong."""
+        card = self._card_for(task_id)
+        pooling, dimensions = VECTOR_FORM.chosen(params, card.hidden_size)
+        texts = within_context(inputs, card.context, truncate=params.truncate)
+        scripts = [parse_script(self._tokenizer.text(tokens)) for tokens in inputs]
+        run = TextsRun(task_id, texts, scripts, pooling, card.hidden_size, dimensions, time.monotonic())
+        run.wait_for_next()
+        self._runs[task_id] = run
+
     def step(self) -> list[EngineOutput]:
-        """Waits for the earliest request, then gives one output of each that is due. Empty when none was in time."""
+        """Waits for the earliest request, then gives the next of each that is due. Empty when none was in time."""
         if not self._runs:
             return []
         wait = min(run.due for run in self._runs.values()) - time.monotonic()
         if wait > 0:
             time.sleep(min(wait, LONGEST_WAIT))
         now = time.monotonic()
-        outputs = [self._output(run) for run in self._runs.values() if run.due <= now]
+        due = [run for run in self._runs.values() if run.due <= now]
+        outputs = [output for run in due for output in self._outputs(run)]
         for output in outputs:
-            if isinstance(output, FailedOutput) or (isinstance(output, TokenOutput) and output.finish_reason):
+            if _is_end(output):
                 del self._runs[output.task_id]
         return outputs
 
@@ -130,6 +143,17 @@ class ScriptedEngine:
     def close(self) -> None:
         """Drops all requests."""
         self._runs.clear()
+
+    def _card_for(self, task_id: TaskId) -> ModelCard:
+        """The model's card. Raises Rejected where the task is running already."""
+        if self._shard is None:
+            raise Fatal("the engine holds no model")
+        if task_id in self._runs:
+            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+        return self._shard.card
+
+    def _outputs(self, run: _Run | TextsRun) -> list[EngineOutput]:
+        return [self._output(run)] if isinstance(run, _Run) else _next_vector(run)
 
     def _output(self, run: _Run) -> EngineOutput:
         """What is due: the prefill's end, a token, or the fault."""
@@ -152,6 +176,29 @@ def _next_token(run: _Run) -> TokenOutput:
     run.emitted += 1
     said_all = run.emitted == len(run.tokens) and run.script.finish == "length"
     return TokenOutput(run.task_id, token, "length" if said_all or run.emitted == run.limit else None)
+
+
+def _next_vector(run: TextsRun) -> list[EngineOutput]:
+    """The vector that is due, or the fault in its place."""
+    fault = run.scripts[run.given].fault
+    if fault is not None:
+        return [_fail(run.task_id, fault)]
+    outputs = run.next_vector()
+    run.wait_for_next()
+    return outputs
+
+
+def _is_end(output: EngineOutput) -> bool:
+    """Whether a request is over with this."""
+    match output:
+        case FailedOutput():
+            return True
+        case TokenOutput():
+            return output.finish_reason is not None
+        case VectorOutput():
+            return output.is_last
+        case PrefillOutput():
+            return False
 
 
 def _fail(task_id: TaskId, fault: Fault) -> FailedOutput:

@@ -10,7 +10,7 @@ from exo.api.openai.responses.output import Output
 from exo.api.openai.responses.records import ResponseRecord
 from exo.bus.chunks import read_chunks
 from exo.domain.ids import TaskId
-from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, PrefillPiece
+from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, PrefillPiece, VectorPiece
 from exo.domain.state import State
 
 JUST_ASKED = 10.0
@@ -31,7 +31,7 @@ def progress_by(state: State, chunks: Sequence[ChunkGenerated], record: Response
         if isinstance(piece, EndPiece):
             problem = failure(piece)
             return unanswered(problem, output) if problem else ended(piece, output)
-        if not isinstance(piece, PrefillPiece):
+        if not isinstance(piece, PrefillPiece | VectorPiece):
             output.add(piece)
     output.close("incomplete")
     live = state.generations.get(record.task_id)

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
-from exo.errors import Fatal
+from exo.errors import Fatal, Rejected
 from exo.models.integrity import check_folder
 from exo.runner.engines.admission import check_biases, limit_asked_for
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
@@ -19,6 +20,7 @@ from exo.runner.engines.mlx.blas import BlasState, bind_fast_blas, set_blas_thre
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.threads import ThreadGovernor, ThreadShare
+from exo.runner.engines.vectors import within_context
 from exo.runner.structured.guide import Guide
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
@@ -107,8 +109,18 @@ class MlxEngine:
         asked = limit_asked_for(params, len(prompt), model.card.context)
         model.scheduler.submit(task_id, prompt, choice, asked, model.card.context)
 
+    def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
+        """Queues texts for vectors. Raises Rejected as the protocol says."""
+        model = self._model
+        if model.states is None:
+            reason = f"exo makes no vectors with models of the family '{model.card.family}': ask another model"
+            raise Rejected(reason, code="embeddings_not_supported", param="model")
+        pooling, dimensions = model.vector_form.chosen(params, model.states.width)
+        texts = within_context(inputs, model.card.context, truncate=params.truncate)
+        model.scheduler.embed(task_id, texts, pooling, dimensions)
+
     def step(self) -> list[EngineOutput]:
-        """One decode step for all, and a slice of prefill.
+        """One decode step for all, and a slice of prefill, or of texts for vectors.
 
         A request that fails by itself is over, with a FailedOutput. An error of a step that several share is looked
         into: each takes its next step alone. What fails again and again is raised.

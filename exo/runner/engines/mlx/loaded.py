@@ -7,7 +7,9 @@ from mlx import nn
 from mlx_lm.utils import maybe_set_recommended_wired_limit
 
 from exo.domain.model_card import ModelCard
+from exo.models.vector_form import read_vector_form
 from exo.runner.engines.base import Progress, Tokenizer
+from exo.runner.engines.mlx.hidden_states import HiddenStates, find_hidden_states
 from exo.runner.engines.mlx.sampling import Samplers
 from exo.runner.engines.mlx.scheduler import Scheduler
 from exo.runner.engines.mlx.slices import SlicePace
@@ -33,11 +35,14 @@ class Loaded:
         self.card = card
         self.tokenizer = tokenizer
         self.samplers = Samplers(tokenizer.token_bytes)
+        self.vector_form = read_vector_form(folder)
+        self.states: HiddenStates | None = None
         side_by_side = WIDTH
 
         def try_and_cut(model: nn.Module) -> list[nn.Module]:
             nonlocal side_by_side
             side_by_side = width(model)  # of the whole model: a rank's part may hold nothing that fails
+            self.states = find_hidden_states(model, card.hidden_size)
             return cut(model)
 
         weights = load_weights(folder, on_progress, try_and_cut)
@@ -50,6 +55,7 @@ class Loaded:
             pace=pace,
             on_lost_step=self.samplers.forget_step,
             width=side_by_side,
+            states=self.states,
         )
 
     @property

@@ -1,21 +1,19 @@
 """The prompts that are being computed: which begins from what, and a slice of each whose turn it is."""
 
-import time
 from collections.abc import Sequence
 
-import mlx.core as mx
 from mlx import nn
-from mlx_lm.generate import generation_stream
 
 from exo.domain.ids import TaskId
 from exo.runner.engines.base import FailedOutput, PrefillOutput
 from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
 from exo.runner.engines.mlx.keeping import Keeping
 from exo.runner.engines.mlx.layers import new_layers
+from exo.runner.engines.mlx.passes import compute_passes
 from exo.runner.engines.mlx.prefill import Prefill, compute_together
 from exo.runner.engines.mlx.prefix_cache import Found, common_length
 from exo.runner.engines.mlx.request import Request
-from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, next_slices, shared_passes
+from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, next_slices
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import Ranks
 
@@ -80,7 +78,7 @@ class Prompts:
             WaitingPrompt(prefill, prefill.left, prefill.request.arrived, prefill.until_stop, self._can_share(prefill))
             for prefill in prefills
         ]
-        return self._timed(next_slices(waiting, budget, self._steps))
+        return compute_passes(next_slices(waiting, budget, self._steps), self._pace, self._compute_group)
 
     def take_finished(self) -> list[Prefill]:
         """Those that are computed, whose states are kept and which are to decode now."""
@@ -89,17 +87,6 @@ class Prompts:
             del self.waiting[prefill.request.task_id]
             self._keep(prefill)
         return finished
-
-    def _timed(self, slices: Sequence[Slice[Prefill]]) -> list[PrefillOutput | FailedOutput]:
-        """Computes slices, and tells the pace how long they took, less what decoding still had to do."""
-        mx.synchronize(generation_stream)
-        began = time.perf_counter()
-        passes = shared_passes(slices)
-        outputs = [output for group in passes for output in self._compute_group(group)]
-        self._pace.took(len(passes), sum(slice_.tokens for slice_ in slices), time.perf_counter() - began)
-        # Temporary arrays are as large as the slice; mlx-lm gives them back after each, too.
-        mx.clear_cache()
-        return outputs
 
     def _can_share(self, prefill: Prefill) -> bool:
         return self._snapshot_every is None and prefill.done <= MERGED_MOST

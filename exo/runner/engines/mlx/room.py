@@ -27,8 +27,7 @@ class Room:
         `context_length_exceeded` where it is more than the context, or more than memory could hold of it alone.
         """
         most = completion_limit(prompt_tokens, max_tokens, context)
-        fitting = self._cost.tokens(int((self._free_bytes() + held) / HEADROOM), context)
-        (fitting,) = self._ranks.agree([fitting])
+        fitting = self.fitting(context, held)
         asked = prompt_tokens + (max_tokens or 1)
         if asked > fitting:
             raise Rejected(
@@ -39,10 +38,16 @@ class Room:
             )
         return most, min(fitting, reserved_tokens(prompt_tokens, max_tokens, most))
 
-    def shortage(self, reserved: Collection[int], held: int) -> int:
-        """Bytes that are not free of what requests of so many `reserved` tokens need beside the `held` they have.
+    def fitting(self, most: int, held: int) -> int:
+        """The most tokens, up to `most`, that memory holds of one request alone. `held` as in `accept`."""
+        (fitting,) = self._ranks.agree([self._cost.tokens(int((self._free_bytes() + held) / HEADROOM), most)])
+        return fitting
 
-        Requests that decode together are padded to the longest of them.
+    def shortage(self, reserved: Collection[int], beside: Collection[int], held: int) -> int:
+        """Bytes that are not free of what requests of so many `reserved` tokens need, and others of so many `beside`
+        them, more than the `held` they have.
+
+        Requests that decode together are padded to the longest of them; those beside them are not.
         """
-        needed = len(reserved) * self._cost.at(max(reserved, default=0))
+        needed = len(reserved) * self._cost.at(max(reserved, default=0)) + sum(map(self._cost.at, beside))
         return int(HEADROOM * needed) - held - self._free_bytes()

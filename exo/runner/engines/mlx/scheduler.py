@@ -8,6 +8,7 @@ import mlx.core as mx
 from mlx import nn
 from mlx_lm.generate import generation_stream
 
+from exo.domain.embedding import Pooling
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.errors import Rejected
@@ -17,7 +18,9 @@ from exo.runner.engines.mlx import memory
 from exo.runner.engines.mlx.cache_bytes import measure
 from exo.runner.engines.mlx.choosing import ChoiceError, guarded
 from exo.runner.engines.mlx.decoding import Decoding, TokenResponse
+from exo.runner.engines.mlx.embeddings import Embeddings
 from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
+from exo.runner.engines.mlx.hidden_states import HiddenStates
 from exo.runner.engines.mlx.keeping import Keeping
 from exo.runner.engines.mlx.kept import Kept
 from exo.runner.engines.mlx.layers import LayerCache, compact_copy, grows, new_layers
@@ -28,6 +31,7 @@ from exo.runner.engines.mlx.request import Request
 from exo.runner.engines.mlx.room import Room
 from exo.runner.engines.mlx.sampling import Choice
 from exo.runner.engines.mlx.slices import SlicePace
+from exo.runner.engines.mlx.texts import TextsRequest, sorted_texts
 from exo.runner.engines.mlx.width import WIDTH
 from exo.runner.engines.ranks import SOLO, Ranks
 from exo.runner.structured.guide import Guide
@@ -63,9 +67,10 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
         on_lost_step: Callable[[], None] = lambda: None,
         width: int = WIDTH,
+        states: HiddenStates | None = None,
     ) -> None:
         """So many requests as `width` are computed side by side; more wait. `on_lost_step` is called after a step that
-        broke off.
+        broke off. `states`: what vectors are made of; None where the model has none.
         """
         self._ranks = ranks
         self._clock = clock
@@ -77,18 +82,18 @@ class Scheduler:
         self._room = Room(cost, ranks, free_bytes)
         self._keeping = Keeping(ranks, free_bytes)
         every, all_grow = ranks.agree([-max(SNAPSHOT_EVERY, cost.window), all(map(grows, new_layers(model)))])
-        self._prompts = Prompts(
-            model, self._keeping, ranks, pace or SlicePace(), self._failures, None if all_grow else -every
-        )
+        pace = pace or SlicePace()
+        self._prompts = Prompts(model, self._keeping, ranks, pace, self._failures, None if all_grow else -every)
+        self._embeddings = Embeddings(model, states, ranks, pace, self._failures)
         self._decoding = Decoding(model, end_tokens)
-        self._queue: deque[Request] = deque()
+        self._queue: deque[Request | TextsRequest] = deque()
         self._arrivals = 0
         self._steps = 0
 
     @property
     def in_flight(self) -> int:
         """Requests that have neither ended nor been cancelled."""
-        return len(self._queue) + self._admitted
+        return len(self._queue) + self._admitted + len(self._embeddings.waiting)
 
     @property
     def kept_bytes(self) -> int:
@@ -98,34 +103,50 @@ class Scheduler:
     @property
     def held_bytes(self) -> int:
         """Bytes of the states of requests that are being computed."""
-        return self._prompts.nbytes + self._decoding.nbytes
+        return self._prompts.nbytes + self._decoding.nbytes + self._embeddings.nbytes
 
     @property
     def _admitted(self) -> int:
-        """Requests that have a slot."""
+        """Requests that have a slot. Those for vectors need none."""
         return len(self._prompts.waiting) + len(self._decoding.requests)
 
     def submit(
         self, task_id: TaskId, prompt: Sequence[int], choice: Choice, max_tokens: int | None, context: int
     ) -> None:
         """Queues a request. Raises Rejected: `duplicate_task`, `invalid_request`, and what `Room.accept` says."""
-        if self._holds(task_id):
-            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
-        held = self.held_bytes + self._keeping.nbytes
+        self._check_new(task_id)
         tokens = _checked(prompt)
-        most, reserved = self._room.accept(len(prompt), max_tokens, context, held)
+        most, reserved = self._room.accept(len(prompt), max_tokens, context, self._held)
         deadline = self._clock() + MEMORY_PATIENCE
         self._queue.append(Request(task_id, tokens, choice, most, reserved, self._arrivals, deadline))
         self._arrivals += 1
 
+    def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], pooling: Pooling, dimensions: int) -> None:
+        """Queues texts that are to become vectors. Raises Rejected: `duplicate_task`, `invalid_request`, and
+        `context_length_exceeded` where memory does not hold one of them."""
+        self._check_new(task_id)
+        texts = sorted_texts(as_tokens(_checked(tokens)) for tokens in inputs)
+        request = TextsRequest(
+            task_id, texts, pooling, dimensions, self._arrivals, deadline=self._clock() + MEMORY_PATIENCE
+        )
+        if request.reserved > (fitting := self._room.fitting(request.reserved, self._held)):
+            longest = next(index for index, text in texts.items() if text.left == request.reserved)
+            raise Rejected(
+                f"input[{longest}]: it has {request.reserved} tokens, and this machine's memory holds {fitting}",
+                code="context_length_exceeded",
+                param=f"input[{longest}]",
+            )
+        self._queue.append(request)
+        self._arrivals += 1
+
     def step(self) -> list[EngineOutput]:
-        """A token for each request that decodes, and a slice of prefill."""
+        """A token for each request that decodes, and a slice of prefill, or of texts for vectors."""
         self._steps += 1
         with mx.stream(generation_stream):
-            outputs = [*self._decode(), *self._admit(), *self._prompts.advance(len(self._decoding.requests))]
+            outputs = [*self._decode(), *self._admit(), *self._advance()]
             outputs += self._start()
             self._tidy()
-        if not outputs and self._queue and not self._admitted:
+        if not outputs and self._queue and not self._admitted and not self._embeddings.waiting:
             time.sleep(MEMORY_PAUSE)
         return outputs
 
@@ -137,6 +158,8 @@ class Scheduler:
                     self._prompts.drop(task_id)
                 elif task_id in self._decoding.requests:
                     self._keep(*self._decoding.remove(task_id))
+                elif task_id in self._embeddings.waiting:
+                    del self._embeddings.waiting[task_id]
                 else:
                     self._queue = deque(request for request in self._queue if request.task_id != task_id)
 
@@ -150,13 +173,27 @@ class Scheduler:
         mx.synchronize(generation_stream)
         self._queue.clear()
         self._prompts.waiting.clear()
+        self._embeddings.waiting.clear()
         self._decoding.drop_all()
         self._keeping.clear()
 
-    def _holds(self, task_id: TaskId) -> bool:
-        if task_id in self._prompts.waiting or task_id in self._decoding.requests:
-            return True
-        return any(request.task_id == task_id for request in self._queue)
+    @property
+    def _held(self) -> int:
+        """Bytes that come back when all others have ended."""
+        return self.held_bytes + self._keeping.nbytes
+
+    def _check_new(self, task_id: TaskId) -> None:
+        held = (self._prompts.waiting, self._decoding.requests, self._embeddings.waiting)
+        if any(task_id in one for one in held) or any(request.task_id == task_id for request in self._queue):
+            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+
+    def _advance(self) -> Sequence[EngineOutput]:
+        """A slice of the prompts, or of the texts for vectors: where both wait, in turn, so that who decodes stands
+        still for one slice and not for two."""
+        decoding, prompts = len(self._decoding.requests), len(self._prompts.waiting)
+        if self._embeddings.waiting and (not prompts or self._steps % 2):
+            return self._embeddings.advance(decoding + prompts)
+        return self._prompts.advance(decoding)
 
     def _decode(self) -> Sequence[EngineOutput]:
         if not self._decoding.requests:
@@ -215,7 +252,7 @@ class Scheduler:
         while self._queue and self._admitted < self._width:
             head = self._queue[0]
             if self._has_room([head]):
-                self._prompts.add(head)
+                self._take_in(head)
             elif self._expired(head):
                 failed.append(_no_memory(head))
             else:
@@ -223,13 +260,21 @@ class Scheduler:
             self._queue.popleft()
         return failed
 
-    def _has_room(self, more: Sequence[Request]) -> bool:
+    def _take_in(self, request: Request | TextsRequest) -> None:
+        if isinstance(request, Request):
+            self._prompts.add(request)
+        else:
+            self._embeddings.waiting[request.task_id] = request
+
+    def _has_room(self, more: Sequence[Request | TextsRequest]) -> bool:
         """Whether memory holds what runs and these. The prefix cache gives up what it must for it."""
         computed = (prefill.request for prefill in self._prompts.waiting.values())
-        reserved = [request.reserved for request in (*computed, *self._decoding.requests.values(), *more)]
-        return self._keeping.make_room(self._room.shortage(reserved, self.held_bytes))
+        running = (*computed, *self._decoding.requests.values(), *self._embeddings.waiting.values(), *more)
+        reserved = [request.reserved for request in running if isinstance(request, Request)]
+        beside = [request.reserved for request in running if isinstance(request, TextsRequest)]
+        return self._keeping.make_room(self._room.shortage(reserved, beside, self.held_bytes))
 
-    def _expired(self, request: Request) -> bool:
+    def _expired(self, request: Request | TextsRequest) -> bool:
         (waits,) = self._ranks.agree([self._clock() < request.deadline])
         return not waits
 
@@ -317,7 +362,7 @@ def _prefilled(prefill: Prefill) -> PrefillOutput:
     return PrefillOutput(prefill.request.task_id, total, total, prefill.cached)
 
 
-def _no_memory(request: Request) -> FailedOutput:
+def _no_memory(request: Request | TextsRequest) -> FailedOutput:
     return FailedOutput(
         request.task_id,
         "insufficient_memory",

@@ -1,0 +1,35 @@
+"""The body of `POST /v1/embeddings`."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from exo.api.openai.prompts import Listed, Prompt
+from exo.api.strict import ModelName, Strict
+from exo.domain.embedding import INPUTS_MOST, Dimensions, EmbeddingParams, Pooling
+from exo.domain.messages.requests import EmbeddingRequest
+
+
+def _few_enough(inputs: list[Prompt]) -> list[Prompt]:
+    if len(inputs) > INPUTS_MOST:
+        counts = {"count": len(inputs), "most": INPUTS_MOST}
+        raise PydanticCustomError("many_inputs", "these are {count} texts, and {most} are the most", counts)
+    return inputs
+
+
+class EmbeddingsRequest(Strict):
+    """A request for the vectors of one text or several. Null stands for the default throughout."""
+
+    model: ModelName
+    input: Annotated[list[Prompt], Listed, Field(min_length=1), AfterValidator(_few_enough)]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Dimensions | None = None
+    pooling: Pooling | None = None
+    """Not a parameter of OpenAI's endpoint."""
+    user: str | None = None
+
+    def to_domain(self) -> EmbeddingRequest:
+        """The payload for the engine."""
+        params = EmbeddingParams(pooling=self.pooling, dimensions=self.dimensions)
+        return EmbeddingRequest(inputs=tuple(self.input), params=params)
