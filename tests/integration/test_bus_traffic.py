@@ -9,7 +9,7 @@ import pytest
 from log_events import history
 
 from exo.bus.beats import publish_beat, subscribe_beats
-from exo.bus.chunks import ChunkPublisher, read_chunks, subscribe_chunks
+from exo.bus.chunks import ENDED_BYTES, ChunkPublisher, read_chunks, subscribe_chunks
 from exo.bus.client import Bus
 from exo.bus.gauges import publish_gauges, subscribe_gauges
 from exo.bus.queries import answer_queries, ask_outcome, ask_state
@@ -211,6 +211,24 @@ async def test_a_restart_of_the_server_loses_no_chunk(
         await send_texts(publisher, "e")
         await until(lambda: len(received) == 5, "the chunk after the restart")
     assert received == dict(enumerate("abcd" if ended else "abcde"))
+
+
+async def test_of_large_outputs_that_ended_the_last_are_sent_again(
+    bus: Bus, other_bus: Bus, nats_server: "NatsServer", until: "Until", settled: "Settled"
+) -> None:
+    publisher = ChunkPublisher(other_bus)
+    large, last = TextPiece(text="x" * (ENDED_BYTES // 10)), TaskId("last")
+    for task_id in (TASK, last):
+        publisher.begin(task_id, API)
+        for _ in range(6):
+            await publisher.send(task_id, large)
+        publisher.end(task_id)
+    await settled(other_bus)
+    await restart(bus, nats_server, until)  # what is in the stream from now on was sent again
+    async with asyncio.timeout(20):
+        while len(await read_chunks(bus, last, 0)) < 6:
+            pass
+    assert await read_chunks(bus, TASK, 0) == []
 
 
 async def test_an_unreadable_chunk_is_skipped(

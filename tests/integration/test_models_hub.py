@@ -22,6 +22,7 @@ from exo.models.catalog import embedded
 from exo.models.hub import download, needed_files
 from exo.models.progress import Cancelled, Progress
 from exo.models.store import Store
+from exo.models.vector_form import read_vector_form
 
 SHA = "1234567890abcdef1234567890abcdef12345678"
 CONFIG = {
@@ -175,6 +176,14 @@ def test_a_cancelled_download_is_resumed_where_it_ended(hub: Hub, tmp_path: Path
     again = [asked for name, asked in hub.fetched if name == "model.safetensors"]
     assert again[0] is None
     assert str(again[-1]).startswith("bytes=")
+
+
+def test_what_the_model_says_of_its_vectors_comes_along(hub: Hub, tmp_path: Path) -> None:
+    hub.files["1_Pooling/config.json"] = b'{"pooling_mode_lasttoken": true}'
+    hub.files["2_Dense/config.json"] = b"{}"
+    download(SOURCE, tmp_path / "model", endpoint=hub.url)
+    assert read_vector_form(tmp_path / "model").pooling == "last"
+    assert not (tmp_path / "model" / "2_Dense").exists()
 
 
 def test_files_of_another_revision_are_not_mixed_in(hub: Hub, tmp_path: Path) -> None:
