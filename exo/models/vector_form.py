@@ -5,7 +5,7 @@ Two conventions are read: the files of sentence-transformers (`modules.json`, `1
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -56,28 +56,27 @@ class VectorForm:
     def _dimensions(self, asked: int | None, width: int) -> int:
         if asked is None or asked == width:
             return width
-        if self.shorter is False:
-            raise _dimensions_refused(f"this model's vectors have {width}, and it does not say that fewer are of use")
-        if asked > width:
-            raise _dimensions_refused(f"this model's vectors have {width}, and {asked} are more")
-        if self.shorter is not True and asked not in self.shorter:
-            raise _dimensions_refused(f"of this model one of {', '.join(map(str, sorted(self.shorter | {width})))}")
-        return asked
+        if asked < width and (self.shorter is True or (self.shorter and asked in self.shorter)):
+            return asked
+        reason = f"dimensions: this model's vectors may have {self._lengths(width)} of them, and {asked} were asked for"
+        raise Rejected(reason, code="unsupported_parameter", param="dimensions")
+
+    def _lengths(self, width: int) -> str:
+        if self.shorter is True:
+            return f"1 to {width}"
+        return ", ".join(map(str, sorted({width, *(self.shorter or ())})))
 
 
 def read_vector_form(folder: Path) -> VectorForm:
     """What the files say. One that cannot be read is a refusal: the model may write all the same."""
     try:
         config = read_object(folder / CONFIG_FILE)
-        refusal = _other_attention(config) or _other_modules(folder)
-        mode = _pooling_mode(folder)
+        modules = _modules(folder)
+        refusal = _other_attention(config) or _other_modules(modules)
+        mode = _pooling_mode(folder / POOLING_FILE, is_declared="Pooling" in modules)
     except Rejected as unreadable:
         return VectorForm(refusal=unreadable.reason)
     return VectorForm(MODES.get(mode), mode, _shorter(config), refusal)
-
-
-def _dimensions_refused(reason: str) -> Rejected:
-    return Rejected(f"dimensions: {reason}", code="unsupported_parameter", param="dimensions")
 
 
 def _other_attention(config: JsonObject) -> str:
@@ -88,19 +87,23 @@ def _other_attention(config: JsonObject) -> str:
     return ""
 
 
-def _other_modules(folder: Path) -> str:
-    """What stands in the way in the list of modules, such as a layer after the pooling."""
+def _other_modules(modules: Sequence[str]) -> str:
+    """Such as a layer after the pooling."""
+    others = [module for module in modules if module not in COMPUTED]
+    return f"this model's vectors need a module that is not computed here: {', '.join(others)}" if others else ""
+
+
+def _modules(folder: Path) -> Sequence[str]:
+    """What a text goes through, by the classes of sentence-transformers; none for a model of no such kind."""
     file = folder / MODULES_FILE
     if not file.is_file():
-        return ""
+        return ()
     try:
         listed = cast(object, json.loads(file.read_bytes()))
     except (OSError, ValueError, RecursionError) as error:
         raise Rejected(f"{file} is not valid JSON ({error}): fetch it again") from error
     modules = cast("list[object]", listed) if isinstance(listed, list) else [listed]
-    kinds = [_kind(module) for module in modules]
-    others = [kind for kind in kinds if kind not in COMPUTED]
-    return f"this model's vectors need a module that is not computed here: {', '.join(others)}" if others else ""
+    return [_kind(module) for module in modules]
 
 
 def _kind(module: object) -> str:
@@ -108,9 +111,8 @@ def _kind(module: object) -> str:
     return str(cast("JsonObject", module).get("type")).rsplit(".", 1)[-1] if isinstance(module, dict) else "unknown"
 
 
-def _pooling_mode(folder: Path) -> str:
-    file = folder / POOLING_FILE
-    if not file.is_file():
+def _pooling_mode(file: Path, *, is_declared: bool) -> str:
+    if not file.is_file() and not is_declared:
         return DEFAULT_POOLING
     config = read_object(file)
     if isinstance(mode := config.get(_MODE), str):

@@ -112,7 +112,13 @@ def test_a_model_whose_vectors_need_more_is_refused_whatever_is_asked_for(
 def test_modules_that_are_done_here_are_no_hindrance(tmp_path: Path) -> None:
     kinds = ("Transformer", "Pooling", "Normalize")
     modules = [{"idx": at, "type": f"sentence_transformers.models.{kind}"} for at, kind in enumerate(kinds)]
-    assert chosen(form_of(tmp_path, {}, modules)) == ("mean", WIDTH)
+    assert chosen(form_of(tmp_path, {}, modules, {"pooling_mode": "lasttoken"})) == ("last", WIDTH)
+
+
+def test_a_pooling_that_was_not_fetched_is_not_guessed(tmp_path: Path) -> None:
+    refusal = refused(form_of(tmp_path, {}, [{"type": "sentence_transformers.models.Pooling"}]))
+    assert refusal.code == "embeddings_not_supported"
+    assert "1_Pooling/config.json cannot be read" in refusal.reason
 
 
 def test_the_file_about_pooling_is_fetched_with_the_model() -> None:
