@@ -1,6 +1,7 @@
 """What one part of exo meets in a test: a real NATS server, a node's API, a real model's vocabulary."""
 
 import asyncio
+import os
 import shutil
 import signal
 import socket
@@ -19,6 +20,9 @@ from tests.stack import Stack, free_port, wait_until
 
 if TYPE_CHECKING:
     from exo.runner.structured.vocabulary import Vocabulary
+
+# litellm asks GitHub for prices when it is imported.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
 
 CLUSTER = "test"
 Settled = Callable[[Bus], Awaitable[None]]
