@@ -50,11 +50,22 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     return origins
 
 
+def _hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    for host in hosts:
+        if host != "*" and not _HOST.fullmatch(host):
+            raise ValueError(f"'{host}' is no name such as exo.example.com, without a port")
+    return hosts
+
+
 def _model_or_none(name: str) -> str:
     return "" if name.lower() == "none" else name
 
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
+
+
+_HOST = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]+")
+"""A name, or an address."""
 
 
 class Settings(BaseSettings):
@@ -77,6 +88,8 @@ class Settings(BaseSettings):
     """The key that the command line shows to the API."""
     cors_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_origins)] = ()
     """Web pages from these origins may call the API; `*`: from all."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_hosts)] = ()
+    """Names by which the API may be called without a key, beside this machine's own; `*`: all."""
     default_model: Annotated[str, AfterValidator(_model_or_none)] = "HuggingFaceTB/SmolLM2-135M-Instruct"
     """Placed when the API starts, and used by `exo chat`; `none`: none."""
     engine: Literal["auto", "mlx", "scripted"] = "auto"

@@ -2,6 +2,7 @@
 
 from litestar import Litestar, Router
 from litestar.di import Provide
+from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
 
 from exo import __version__
@@ -29,6 +30,7 @@ from exo.api.cluster import (
 )
 from exo.api.context import Api
 from exo.api.error_responses import respond
+from exo.api.no_endpoint import answers_without_endpoint
 from exo.api.openai import bench, chat, completions, embeddings, models
 from exo.api.openai.responses import creating, stored
 from exo.api.openapi_document import DocumentConfig
@@ -105,7 +107,10 @@ def create_app(api: Api) -> Litestar:
         dependencies={"api": Provide(lambda: api, sync_to_thread=False)},
         guards=[refuse_foreign_page, api.check_access],
         before_request=refuse_unknown,
-        exception_handlers={Exception: respond},
+        exception_handlers={
+            Exception: respond,
+            **dict.fromkeys((NotFoundException, MethodNotAllowedException), answers_without_endpoint(api.check_known)),
+        },
         openapi_config=DocumentConfig(
             title="exo",
             version=__version__,

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from litestar.handlers import BaseRouteHandler
 
-from exo.api.access import Connection, Keys, access_of, current_address, current_key
+from exo.api.access import ANY_KEY, Access, Connection, Keys, access_of, current_address, current_key
 from exo.api.feed import Feed
 from exo.api.generations import Generations
+from exo.api.hosts import Hosts
 from exo.api.loading import Loading
 from exo.api.metrics.meters import Meters
 from exo.api.readers import Readers
@@ -15,6 +16,7 @@ from exo.bus.client import Bus
 from exo.bus.replica import Replica
 from exo.config import Settings
 from exo.domain.ids import ApiId, NodeId
+from exo.domain.keys import Key
 from exo.domain.node import NodeGauges
 from exo.domain.state import State, host_of
 from exo.errors import Rejected, Retryable
@@ -36,6 +38,7 @@ class Api:
     loading: Loading
     meters: Meters
     keys: Keys
+    hosts: Hosts
     readers: Readers = field(default_factory=Readers)
     """Open streams that are no generations."""
     gauges: dict[NodeId, tuple[float, NodeGauges]] = field(default_factory=dict[NodeId, tuple[float, NodeGauges]])
@@ -54,7 +57,18 @@ class Api:
         current_address.set(connection.client.host if connection.client else "")
         access = access_of(handler)
         if access.scopes and (self.replica.is_live or not access.before_state):
-            current_key.set(self.keys.admit(self.state, connection.scope["headers"], access))
+            current_key.set(self._admit(connection, access))
+
+    def check_known(self, connection: Connection) -> None:
+        """Before somebody is told what there is. Raises as `check_access`, of whom any key would let in."""
+        self._admit(connection, ANY_KEY)
+
+    def _admit(self, connection: Connection, access: Access) -> Key | None:
+        headers = connection.scope["headers"]
+        key = self.keys.admit(self.state, headers, access)
+        if key is None:
+            self.hosts.check(headers)
+        return key
 
     def check_room(self) -> None:
         """Raises Rejected where the disk that NATS and the log of the leading master are on is about to be full.

@@ -4,13 +4,12 @@ import logging
 from typing import Any
 
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, NotFoundException
+from litestar.exceptions import HTTPException
 
 from exo.api.dialects import dialect_of
 from exo.api.errors import Problem, problem_of
 from exo.api.query_values import query_problem
 from exo.api.request_ids import HEADER
-from exo.errors import Rejected
 
 logger = logging.getLogger(__name__)
 
@@ -18,13 +17,10 @@ _CLIENT_GONE = "client disconnected prematurely"
 """What Litestar says, as a fault of the server, of a body that was cut short."""
 
 
-_WHERE = "GET /schema/openapi.json lists the endpoints, and docs/api.md explains them"
-
-
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """The response for an exception. One that nobody foresaw is logged with its traceback."""
     request_id = request.headers.get(HEADER, "")
-    problem = query_problem(request, error) or problem_of(_no_endpoint(request, error))
+    problem = query_problem(request, error) or problem_of(error)
     if problem is None and isinstance(error, HTTPException) and error.detail == _CLIENT_GONE:
         problem = Problem("cancelled", "the client went away before its request was whole")
     if problem is None:
@@ -36,10 +32,3 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
         headers=problem.headers,
         media_type="application/json",
     )
-
-
-def _no_endpoint(request: Request[Any, Any, Any], error: Exception) -> Exception:
-    """What Litestar raises where there is nothing at a path, with words that help; other errors as they are."""
-    if not isinstance(error, NotFoundException):
-        return error
-    return Rejected(f"there is nothing at {request.method} {request.url.path}: {_WHERE}", code="not_found")

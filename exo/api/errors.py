@@ -32,6 +32,7 @@ STATUSES: Mapping[str, int] = {
     "invalid_api_key": 401,
     "insufficient_scope": 403,
     "foreign_page": 403,
+    "foreign_host": 403,
     "not_found": 404,
     "model_not_found": 404,
     "model_damaged": 503,

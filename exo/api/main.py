@@ -15,6 +15,7 @@ from exo.api.feed import Feed
 from exo.api.file_limit import raise_file_limit
 from exo.api.front import Front
 from exo.api.generations import Generations
+from exo.api.hosts import Hosts, allowed_hosts
 from exo.api.loading import Loading
 from exo.api.metrics.ends import Ends
 from exo.api.metrics.meters import Meters
@@ -42,8 +43,10 @@ async def run_api(settings: Settings) -> None:
     front = Front(f"NATS at {without_password(settings.nats_url)}", meters)
     server = Server(front)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    needs_key = is_exposed(listener) and not settings.api_insecure
-    working = asyncio.create_task(_work(settings, front, server, meters, needs_key=needs_key))
+    exposed = is_exposed(listener)
+    keys = Keys(is_locked=exposed and not settings.api_insecure)
+    hosts = allowed_hosts(settings.api_host, settings.allowed_hosts, is_exposed=exposed)
+    working = asyncio.create_task(_work(settings, front, server, meters, keys, hosts))
     try:
         await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
         for task in (working, serving):
@@ -59,14 +62,15 @@ async def run_api(settings: Settings) -> None:
         listener.close()
 
 
-async def _work(settings: Settings, front: Front, server: Server, meters: Meters, *, needs_key: bool) -> None:
+async def _work(settings: Settings, front: Front, server: Server, meters: Meters, keys: Keys, hosts: Hosts) -> None:
     bus = await connect(settings.nats_url, settings.cluster, "api")
     try:
         async with following(bus) as replica:
             api_id = ApiId(new_id())
             loading = Loading()
             generations = Generations(bus, api_id, replica, settings.log_prompts, loading, meters)
-            api = Api(settings, bus, api_id, replica, generations, Feed(bus, replica), loading, meters, Keys(needs_key))
+            feed = Feed(bus, replica)
+            api = Api(settings, bus, api_id, replica, generations, feed, loading, meters, keys, hosts)
             try:
                 await generations.begin()
                 await subscribe_gauges(bus, api.take_gauges)
@@ -75,7 +79,7 @@ async def _work(settings: Settings, front: Front, server: Server, meters: Meters
                 replica.listen(Ends(api_id, meters).listen)
                 front.app = create_app(api)
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
-                if needs_key:
+                if keys.is_locked:
                     await refuse_without_key(replica, settings.api_host)
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(generations.watch_time())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from api_keys import Secured, secured_node
 
 from exo.bus.client import Bus, connect
 from exo.bus.server import find_binary, render_config
@@ -127,6 +128,13 @@ def until() -> Until:
 def client(shared_stack: Stack) -> Iterator[httpx.Client]:
     """Asks the module's node."""
     with httpx.Client(base_url=shared_stack.url, timeout=30) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A node with keys, one for all tests of a module that do it no harm."""
+    with secured_node(tmp_path_factory.mktemp("node") / "home") as one:
         yield one
 
 

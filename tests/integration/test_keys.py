@@ -2,54 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import cast
 
-import httpx
-import openai
 import pytest
-from api_keys import bearer, create
+from api_keys import PAGE, SCOPES, Secured, bearer, create
 
 from exo.api.access import Access, access_of
 from exo.api.app import routes
 from exo.domain.keys import Scope
-from tests.stack import PROCESSES, Stack, wait_until
-
-SCOPES: tuple[Scope, ...] = ("inference", "read", "admin")
-PAGE = "https://chat.example.com"
-
-
-@dataclass
-class Secured:
-    """A node with a key of each scope."""
-
-    stack: Stack
-    secrets: dict[Scope, str]
-    clients: dict[Scope | None, httpx.Client]
-
-    def client(self, scope: Scope | None = None) -> httpx.Client:
-        """A client with the key of a scope; None: without any."""
-        return self.clients[scope]
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    node = Stack(tmp_path_factory.mktemp("node") / "home", cors_origins=PAGE)
-    try:
-        node.start_ready()
-        secrets = {scope: create(node, f"for-{scope}", scope) for scope in SCOPES}
-        node.headers = bearer(secrets["admin"])
-        wait_until(lambda: len(httpx.get(f"{node.url}/state/keys", headers=node.headers).json()) == 3, "the keys")
-        with ExitStack() as closing:
-            clients = {
-                scope: closing.enter_context(httpx.Client(base_url=node.url, headers=headers, timeout=30))
-                for scope, headers in {None: {}, **{one: bearer(secret) for one, secret in secrets.items()}}.items()
-            }
-            yield Secured(node, secrets, clients)
-    finally:
-        node.stop()
+from tests.stack import PROCESSES, wait_until
 
 
 def chat(script: object, **fields: object) -> dict[str, object]:
@@ -94,19 +55,6 @@ def test_a_key_is_taken_under_either_name(secured: Secured, headers: dict[str, s
     sent = {name: value.replace("SECRET", secured.secrets["inference"]) for name, value in headers.items()}
     answer = secured.client().post("/v1/chat/completions", json=HELLO, headers=sent)
     assert answer.json()["choices"][0]["message"]["content"] == "hello"
-
-
-def test_the_openai_client_sees_its_own_exceptions(secured: Secured) -> None:
-    def ask(secret: str) -> None:
-        with openai.OpenAI(base_url=f"{secured.stack.url}/v1", api_key=secret, max_retries=0) as client:
-            client.chat.completions.create(model="scripted", messages=[{"role": "user", "content": "hi"}])
-
-    with pytest.raises(openai.AuthenticationError) as unknown:
-        ask("exo-nobodys")
-    assert unknown.value.code == "invalid_api_key"
-    with pytest.raises(openai.PermissionDeniedError, match=r"'for-read' is for read; this needs one for inference"):
-        ask(secured.secrets["read"])
-    ask(secured.secrets["inference"])
 
 
 def test_the_command_line_shows_its_key(secured: Secured) -> None:

@@ -1,5 +1,6 @@
 """litellm, as people have it: by its routes for OpenAI's API, for vLLM's, and for Anthropic's."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,6 +13,8 @@ from pydantic import BaseModel
 
 from tests.stack import Stack, wait_until
 
+pytestmark = pytest.mark.filterwarnings("ignore:Items .* on TypedDict class:UserWarning")
+"""litellm's types are not quite what pydantic likes."""
 WEATHER = {
     "type": "function",
     "function": {
@@ -32,6 +35,7 @@ TEXT_ROUTES = ["openai", "hosted_vllm"]
 Fields = dict[str, Any]
 complete: Callable[..., Any] = litellm.completion
 complete_unblocked: Callable[..., Any] = litellm.acompletion
+put_together: Callable[..., Any] = litellm.stream_chunk_builder  # pyright: ignore[reportUnknownVariableType]  its lists
 """Without litellm's own types, which say of every answer that it may be a stream, and of a stream that it may not."""
 Routed = Callable[..., Fields]
 
@@ -110,7 +114,7 @@ def test_a12_tools_are_called_and_their_results_are_taken(asked: Routed, route: 
     fields = asked(route, script, tools=[WEATHER], stream=stream)
     answer = complete(**fields)
     if stream:
-        answer = litellm.stream_chunk_builder(list(answer), messages=fields["messages"])
+        answer = put_together(list(answer), messages=fields["messages"])
     (choice,) = answer.choices
     assert choice.finish_reason == "tool_calls"
     calls = choice.message.tool_calls
@@ -145,7 +149,7 @@ def test_a_structured_answer_by_anthropics_route_is_the_call_that_litellm_makes_
 def test_thoughts_are_apart_from_the_answer(asked: Routed, route: str, stream: bool) -> None:
     answer = complete(**asked(route, THINKING, stream=stream))
     if stream:
-        answer = litellm.stream_chunk_builder(list(answer))
+        answer = put_together(list(answer))
     message = answer.choices[0].message
     assert (message.content, message.reasoning_content) == ("yes", "hm")
 
@@ -183,4 +187,4 @@ async def test_a5_a_stream_that_is_closed_ends_its_generation(asked: Routed, rou
     stream = await complete_unblocked(**asked(route, SLOW, stream=True, max_tokens=5000))
     assert joined([await anext(stream), await anext(stream), await anext(stream)])
     await stream.aclose()
-    wait_until(lambda: not client.get("/state/generations").json(), "the generation to end", 2)
+    await asyncio.to_thread(wait_until, lambda: not client.get("/state/generations").json(), "the end", 2)

@@ -42,6 +42,15 @@ def test_origins_are_told_from_what_is_none(monkeypatch: pytest.MonkeyPatch) -> 
             load_settings()
 
 
+def test_allowed_hosts_are_names_without_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXO_ALLOWED_HOSTS", "exo.example.com, box,::1")
+    assert load_settings().allowed_hosts == ("exo.example.com", "box", "::1")
+    for wrong in ("box:52415", "https://box", "*.example.com", "a b"):
+        monkeypatch.setenv("EXO_ALLOWED_HOSTS", wrong)
+        with pytest.raises(Fatal, match=r"EXO_ALLOWED_HOSTS: '.*' is no name"):
+            load_settings()
+
+
 def test_an_empty_variable_is_as_good_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXO_API_PORT", "")
     assert load_settings().api_port == 52415

@@ -19,6 +19,7 @@ def test_a_request_over_the_context_is_refused(prompt: int, max_tokens: int | No
         completion_limit(prompt, max_tokens, 8192)
     assert refused.value.code == "context_length_exceeded"
     assert str(prompt) in refused.value.reason
+    assert ("prompt is too long" in refused.value.reason) == (prompt >= 8192)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,10 @@ def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -
         raise Rejected("the prompt is empty", code="empty_prompt", param="messages")
     asked = prompt_tokens + (max_tokens or 1)
     if asked > context:
+        # Client libraries know the error by these words, where they do not look at its code.
+        too_long = "the prompt is too long: " if prompt_tokens >= context else ""
         raise Rejected(
-            f"this model's maximum context length is {context} tokens, but {asked} were asked for "
+            f"{too_long}this model's maximum context length is {context} tokens, but {asked} were asked for "
             f"({prompt_tokens} in the prompt, {max_tokens or 1} for the completion)",
             code="context_length_exceeded",
             param="messages",
