@@ -13,6 +13,8 @@ from typing import Any
 import httpx
 
 PROCESSES = ("nats", "master", "worker", "api")
+NO_HUB = "http://127.0.0.1:9"
+"""Where nobody listens: no test asks the hub of the world."""
 EXO = "from exo.cli.app import main; main()"
 
 
@@ -55,6 +57,7 @@ class Stack:
             "EXO_API_PORT": str(self.api_port),
             "EXO_ENGINE": "scripted",
             "EXO_DEFAULT_MODEL": "exo/scripted",
+            "HF_ENDPOINT": NO_HUB,
             "PYTHONUNBUFFERED": "1",
             **{f"EXO_{name.upper()}": value for name, value in settings.items()},
         }

@@ -9,6 +9,7 @@ from exo import __version__
 from exo.api.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
 from exo.api.anthropic import counting, messages
 from exo.api.cluster import (
+    adding,
     commands,
     downloads,
     events,
@@ -21,6 +22,7 @@ from exo.api.cluster import (
     placements,
     previews,
     readiness,
+    searching,
     state,
     traces,
     usage,
@@ -84,6 +86,7 @@ def routes() -> list[HTTPRouteHandler]:
             nodes.show_node_id,
             nodes.show_capabilities,
             cluster_models.list_models,
+            searching.search_models,
             downloads.list_downloads,
             placements.show_placement,
             readiness.await_instance,
@@ -96,6 +99,8 @@ def routes() -> list[HTTPRouteHandler]:
             placements.create_instance,
             downloads.start_download,
             downloads.cancel_download,
+            adding.add_model,
+            adding.forget_model,
         ),
     ]
 

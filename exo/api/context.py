@@ -9,6 +9,7 @@ from exo.api.access import ANY_KEY, Access, Connection, Keys, access_of, current
 from exo.api.feed import Feed
 from exo.api.generations import Generations
 from exo.api.hosts import Hosts
+from exo.api.hub import Hub
 from exo.api.loading import Loading
 from exo.api.metrics.meters import Meters
 from exo.api.readers import Readers
@@ -39,6 +40,7 @@ class Api:
     meters: Meters
     keys: Keys
     hosts: Hosts
+    hub: Hub
     readers: Readers = field(default_factory=Readers)
     """Open streams that are no generations."""
     gauges: dict[NodeId, tuple[float, NodeGauges]] = field(default_factory=dict[NodeId, tuple[float, NodeGauges]])

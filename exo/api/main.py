@@ -16,6 +16,7 @@ from exo.api.file_limit import raise_file_limit
 from exo.api.front import Front
 from exo.api.generations import Generations
 from exo.api.hosts import Hosts, allowed_hosts
+from exo.api.hub import Hub
 from exo.api.loading import Loading
 from exo.api.metrics.ends import Ends
 from exo.api.metrics.meters import Meters
@@ -69,8 +70,8 @@ async def _work(settings: Settings, front: Front, server: Server, meters: Meters
             api_id = ApiId(new_id())
             loading = Loading()
             generations = Generations(bus, api_id, replica, settings.log_prompts, loading, meters)
-            feed = Feed(bus, replica)
-            api = Api(settings, bus, api_id, replica, generations, feed, loading, meters, keys, hosts)
+            feed, hub = Feed(bus, replica), Hub(offline=settings.offline)
+            api = Api(settings, bus, api_id, replica, generations, feed, loading, meters, keys, hosts, hub)
             try:
                 await generations.begin()
                 await subscribe_gauges(bus, api.take_gauges)

@@ -1,11 +1,12 @@
 """How the command line talks to a node's API."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import httpx
 
-from exo.config import Settings
+from exo.config import Settings, load_settings
 from exo.errors import ExoError
 
 
@@ -32,3 +33,24 @@ def refused(response: httpx.Response) -> NoReturn:
     except (ValueError, KeyError, TypeError):
         message = response.text or response.reason_phrase
     raise ExoError(message)
+
+
+def ask(method: str, path: str, patience: float = 30.0, **arguments: Any) -> dict[str, Any]:
+    """The JSON that this node's API answers within `patience`, seconds. Raises ExoError with what it said otherwise."""
+    with api_client(load_settings(), patience) as client:
+        try:
+            response = client.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            unreachable(client, error)
+    if response.is_error:
+        refused(response)
+    return response.json()
+
+
+def event_of(kind: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The first event of a type that a command led to. Raises ExoError where it has led to none yet."""
+    for recorded in answer.get("events", []):
+        event = recorded["entry"]["event"]
+        if event["type"] == kind:
+            return event
+    raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")

@@ -1,4 +1,4 @@
-"""`exo models`: what this node has and can get."""
+"""`exo models`: what this node has and can get, and what the cluster knows."""
 
 import json
 import sys
@@ -11,13 +11,19 @@ from rich.console import Console
 from rich.progress import Progress as ProgressBar
 from rich.table import Column, Table
 
+from exo.cli.adding import add, forget, search
 from exo.config import Settings, load_settings
 from exo.domain.ids import InstanceId, ModelId, NodeId
 from exo.domain.machine_names import SHORT_ID
 from exo.domain.node import DamagedModel, Holding
 from exo.domain.state import State, instances_of
 
-app = typer.Typer(name="models", add_completion=False, help="List, import and fetch models.", no_args_is_help=True)
+app = typer.Typer(
+    name="models", add_completion=False, help="List, find, import and fetch models.", no_args_is_help=True
+)
+app.command("add")(add)
+app.command("search")(search)
+app.command("forget")(forget)
 
 
 @app.command("list")
@@ -80,7 +86,9 @@ def pull(name: Annotated[str, typer.Argument(help="Model, by its full id or its 
 
     settings = load_settings()
     store = Store(settings.models_dir, settings.model_folders, settings.offline)
-    card = resolve(name, [holding.card for holding in store.holdings()])
+    added = _state(settings)[0].added_models
+    holdings, _ = store.look(added.values())
+    card = resolve(name, [holding.card for holding in holdings])
     if card is None:
         raise Rejected(f"the model '{name}' is not known here: `exo models list` shows those that are")
     with ProgressBar() as bar:

@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-import httpx
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from exo.config import load_settings
+from exo.cli.client import ask, event_of
 from exo.domain.instance import Instance
 from exo.domain.shard import Backend, Sharding
-from exo.errors import ExoError
 
 WAIT = 10.0
 """Seconds for the decision; loading takes longer."""
@@ -41,10 +39,10 @@ def place(
     wanted = _given(model=model, node_ids=nodes, sharding=sharding, backend=backend, engine=engine, context=context)
     wanted["min_nodes"] = min_nodes
     if preview:
-        _show(_asked("GET", "/instance/previews", params=wanted), Console())
+        _show(ask("GET", "/instance/previews", params=wanted), Console())
         return
     body = wanted | _given(slots=slots)
-    event = _event("InstancePlaced", _asked("POST", "/place_instance", params={"wait": WAIT}, json=body))
+    event = event_of("InstancePlaced", ask("POST", "/place_instance", params={"wait": WAIT}, json=body))
     instance = Instance.model_validate(event["instance"])
     print(f"{instance.instance_id}: {event['reason']}", flush=True)
     if wait:
@@ -57,30 +55,8 @@ def unload(
     instance: Annotated[str, typer.Argument(help="Instance, by its id or the beginning of it: `exo status` shows it.")],
 ) -> None:
     """Take an instance of a model away, and cancel what runs on it."""
-    answer = _asked("DELETE", f"/instance/{quote(instance, safe='')}", params={"wait": WAIT})
-    print(f"{_event('InstanceDeleted', answer)['instance_id']} is unloaded")
-
-
-def _asked(method: str, path: str, **arguments: Any) -> dict[str, Any]:
-    from exo.cli.client import api_client, refused, unreachable
-
-    with api_client(load_settings()) as client:
-        try:
-            response = client.request(method, path, **arguments)
-        except httpx.TransportError as error:
-            unreachable(client, error)
-    if response.is_error:
-        refused(response)
-    return response.json()
-
-
-def _event(kind: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The first event of a type that a command led to. Raises ExoError where it has led to none yet."""
-    for recorded in answer.get("events", []):
-        event = recorded["entry"]["event"]
-        if event["type"] == kind:
-            return event
-    raise ExoError(f"no master has decided yet: GET /v1/commands/{answer['command_id']} will tell")
+    answer = ask("DELETE", f"/instance/{quote(instance, safe='')}", params={"wait": WAIT})
+    print(f"{event_of('InstanceDeleted', answer)['instance_id']} is unloaded")
 
 
 def _given(**options: object) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from exo.domain import fold_cluster, fold_generations, fold_keys
+from exo.domain import fold_cluster, fold_generations, fold_keys, fold_models
 from exo.domain.messages.events import Event, Recorded
 from exo.domain.state import State, StateChanges
 from exo.errors import ExoError
@@ -64,6 +64,10 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             return fold_cluster.download_finished(state, event)
         case "DownloadFailed":
             return fold_cluster.download_failed(state, event, time)
+        case "ModelAdded":
+            return fold_models.added(state, event)
+        case "ModelForgotten":
+            return fold_models.forgotten(state, event)
         case "InstancePlaced":
             return fold_cluster.instance_placed(state, event, time)
         case "InstanceDeleted":

@@ -12,6 +12,7 @@ from exo.domain.instance import Instance
 from exo.domain.keys import Key
 from exo.domain.limits import FAILURE_REMEMBERED
 from exo.domain.machine_names import machine_names
+from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.persistent_map import PersistentMap
 from exo.domain.runner_status import Failed, Ready, RunnerStatus, Stopped, Waiting
@@ -132,6 +133,8 @@ class State(Frozen):
     """Models whose last instance failed; cleared when one is ready."""
     keys: PersistentMap[KeyName, Key] = Field(default_factory=Map[KeyName, Key])
     """All that were ever made: a revoked one keeps its name."""
+    added_models: PersistentMap[ModelId, ModelCard] = Field(default_factory=Map[ModelId, ModelCard])
+    """Those that somebody made known, beside those that exo knows by itself."""
 
 
 class StateChanges(TypedDict, total=False):
@@ -149,6 +152,7 @@ class StateChanges(TypedDict, total=False):
     ended: tuple[EndedGeneration, ...]
     failures: Map[ModelId, Failure]
     keys: Map[KeyName, Key]
+    added_models: Map[ModelId, ModelCard]
 
 
 def download_key(node_id: NodeId, model_id: ModelId) -> str:
@@ -180,6 +184,11 @@ def damage_of(state: State, model_id: ModelId) -> str | None:
         if one.model_id == model_id
     ]
     return f"the model '{model_id}' is damaged on node {'; on node '.join(found)}" if found else None
+
+
+def is_known(state: State, model_id: ModelId) -> bool:
+    """Whether a model needs not be made known: some node has or can get it, or it was added."""
+    return model_id in state.added_models or any(model_id in node.holdings for node in state.nodes.values())
 
 
 def instances_of(state: State, model_id: ModelId) -> list[Instance]:

@@ -2,7 +2,7 @@
 
 import fnmatch
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from exo.errors import Rejected
 from exo.models.child import Ended, run_child
 from exo.models.disk import FreeBytes, free_bytes, require_space
 from exo.models.folder import INDEX_FILE, what_is_missing
+from exo.models.hub_exit import CODES, REFUSED_CODE
 from exo.models.json_file import read_object
 from exo.models.progress import IsCancelled, OnProgress, Progress, ignore_progress, never
 from exo.models.vector_form import POOLING_FILE
@@ -35,8 +36,11 @@ CHILD = module_command("exo.models.hub_child")
 class Listing:
     """What a revision of a repository holds: file -> bytes."""
 
+    repository: str
+    """Its name as the hub writes it."""
     sha: str
     files: Mapping[str, int]
+    license: str = ""
 
     @property
     def total_bytes(self) -> int:
@@ -61,12 +65,12 @@ def fetch_listing(
     output = scratch / "listing.json"
     command = [*CHILD, "list", endpoint or "", source.repository, source.revision, str(output)]
     ended = run_child(command, stall_seconds=LISTING_STALL_SECONDS, cancelled=cancelled, measure=lambda: 0)
-    _require_success(ended, scratch)
+    require_success(ended, scratch)
     listing = read_object(output)
     output.unlink()
     files = listing.get("files")
     sizes = {name: size for name, size in files.items() if isinstance(size, int)} if isinstance(files, dict) else {}
-    return Listing(str(listing.get("sha")), sizes)
+    return Listing(str(listing.get("id")), str(listing.get("sha")), sizes, str(listing.get("license") or ""))
 
 
 def download(
@@ -95,12 +99,28 @@ def download(
         on_progress(Progress("fetching", min(done, total), total))
         return done
 
-    command = [*CHILD, "fetch", endpoint or "", source.repository, listing.sha, str(folder), *names]
-    ended = run_child(command, stall_seconds=FETCH_STALL_SECONDS, cancelled=cancelled, measure=measure)
-    _require_success(ended, folder)
+    fetch_files(source, listing.sha, names, folder, endpoint=endpoint, cancelled=cancelled, measure=measure)
     _check(source, folder, {name: listing.files[name] for name in names})
     on_progress(Progress("verifying", total, total))
     (folder / REVISION_FILE).unlink()
+
+
+def fetch_files(
+    source: HubSource,
+    sha: str,
+    names: Sequence[str],
+    folder: Path,
+    *,
+    endpoint: str | None = None,
+    cancelled: IsCancelled = never,
+    measure: Callable[[], int] | None = None,
+) -> None:
+    """Fetches some files of a commit into `folder`, going on where the last try ended. `measure`, called five times a
+    second, says how many bytes there are. Raises Rejected where the hub refuses or the network fails; Cancelled."""
+    command = [*CHILD, "fetch", endpoint or "", source.repository, sha, str(folder), *names]
+    measured = measure or (lambda: folder_bytes(folder))
+    ended = run_child(command, stall_seconds=FETCH_STALL_SECONDS, cancelled=cancelled, measure=measured)
+    require_success(ended, folder)
 
 
 def _forget_other_revision(folder: Path, sha: str) -> None:
@@ -112,14 +132,15 @@ def _forget_other_revision(folder: Path, sha: str) -> None:
         mark.write_text(sha, encoding="utf-8")
 
 
-def _require_success(ended: Ended, folder: Path) -> None:
+def require_success(ended: Ended, folder: Path) -> None:
     """Raises Rejected with the child's last line, and that what is in `folder` stays, where there is anything."""
     if ended.code == 0:
         return
     lines = ended.output.splitlines() or ["no reason given"]
     why = "nothing came from the hub for too long" if ended.code is None else lines[-1]
     came = folder_bytes(folder)
-    raise Rejected(why + (f"; the {came / 1e6:,.1f} MB that have come are kept: try again" if came else ""))
+    kept = f"; the {came / 1e6:,.1f} MB that have come are kept: try again" if came else ""
+    raise Rejected(why + kept, code=CODES.get(ended.code, REFUSED_CODE))
 
 
 def _check(source: HubSource, folder: Path, sizes: Mapping[str, int]) -> None:

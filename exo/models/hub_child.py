@@ -3,9 +3,10 @@
 Files come by the hub client's own `http_get`, not by `snapshot_download`: that one, from version 2 on, begins a file
 anew in each process, and a file may have 5 GB.
 
-`python -m exo.models.hub_child list ENDPOINT REPOSITORY REVISION OUTPUT` writes {"sha": .., "files": {name: bytes}};
-`python -m exo.models.hub_child fetch ENDPOINT REPOSITORY SHA FOLDER NAME..` fetches, resuming what is there.
-ENDPOINT may be empty. One line on the output and exit code 1 say why it failed.
+`python -m exo.models.hub_child list ENDPOINT REPOSITORY REVISION OUTPUT` writes {"id", "sha", "license", "files":
+{name: bytes}}; `.. fetch ENDPOINT REPOSITORY SHA FOLDER NAME..` fetches, resuming what is there; `.. search ENDPOINT
+QUERY LIMIT OUTPUT` writes {"models": [..]}, those that most people fetch first. ENDPOINT may be empty. One line on the
+output says why it failed, and the exit code of which kind that is.
 """
 
 import hashlib
@@ -28,22 +29,49 @@ from huggingface_hub.utils import (
     disable_progress_bars,
 )
 
+from exo.models.hub_exit import MISSING, REFUSED, UNREACHABLE
+
 LISTING_SECONDS = 20.0
 PARALLEL_FILES = 4
 NETWORK = frozenset({"TransportError", "ConnectionError"})
 """Names of errors of the network: of which library they are depends on the version of the hub's client."""
 PART = ".part"
+LICENSE = "license:"
+"""Before a license's name among the tags."""
 BLOCK_BYTES = 1 << 20
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 """The ETag of a large file is its sha256; a small one's is git's own hash, which covers more than the content."""
 
 
+RUNS = ("safetensors", "text-generation")
+"""What the hub must say of a model that a search shows."""
+
+
 def _list(endpoint: str, repository: str, revision: str, output: str) -> None:
     api = HfApi(endpoint=endpoint or None)
     info = api.model_info(repository, revision=revision, files_metadata=True, timeout=LISTING_SECONDS)
     files = {file.rfilename: file.size or 0 for file in info.siblings or []}
-    Path(output).write_text(json.dumps({"sha": info.sha or revision, "files": files}), encoding="utf-8")
+    license_name = next((tag.removeprefix(LICENSE) for tag in info.tags or [] if tag.startswith(LICENSE)), "")
+    listing = {"id": info.id, "sha": info.sha or revision, "license": license_name, "files": files}
+    Path(output).write_text(json.dumps(listing), encoding="utf-8")
+
+
+def _search(endpoint: str, query: str, limit: str, output: str) -> None:
+    found = HfApi(endpoint=endpoint or None).list_models(
+        search=query or None, filter=RUNS, sort="downloads", limit=int(limit)
+    )
+    models = [
+        {
+            "id": one.id,
+            "downloads": one.downloads or 0,
+            "likes": one.likes or 0,
+            "last_modified": one.last_modified.isoformat() if one.last_modified else None,
+            "tags": one.tags or [],
+        }
+        for one in found
+    ]
+    Path(output).write_text(json.dumps({"models": models}), encoding="utf-8")
 
 
 def _fetch(endpoint: str, repository: str, sha: str, folder: str, *names: str) -> None:
@@ -84,6 +112,7 @@ def _sha256(path: Path) -> str:
 
 
 def _reason(error: Exception, repository: str) -> str:
+    """In one line, with what to do."""
     if isinstance(error, GatedRepoError):
         return f"{repository} asks for a licence: accept it on the hub, then set HF_TOKEN to a token of yours"
     if isinstance(error, RepositoryNotFoundError):
@@ -91,25 +120,32 @@ def _reason(error: Exception, repository: str) -> str:
     if isinstance(error, RevisionNotFoundError):
         return f"{repository} has no such revision"
     if isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set: unset it to download"
+        return "HF_HUB_OFFLINE is set: unset it to reach the hub"
     lines = str(error).strip().splitlines()
     said = f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
-    if any(kind.__name__ in NETWORK for kind in type(error).__mro__):
+    if _is_away(error):
         return f"the hub cannot be reached ({said}); where there is no network, EXO_OFFLINE=1 keeps exo from trying"
     return f"the hub gave no answer that is of use ({said})"
 
 
+def _exit_code(error: Exception) -> int:
+    if isinstance(error, RepositoryNotFoundError | RevisionNotFoundError) and not isinstance(error, GatedRepoError):
+        return MISSING
+    return UNREACHABLE if isinstance(error, OfflineModeIsEnabled) or _is_away(error) else REFUSED
+
+
+def _is_away(error: Exception) -> bool:
+    return any(kind.__name__ in NETWORK for kind in type(error).__mro__)
+
+
 def main(arguments: list[str]) -> int:
-    """0, or 1 after one line that says why not."""
-    command, endpoint, repository, *rest = arguments
+    """0, or after one line that says why not the kind of that."""
+    command, endpoint, subject, *rest = arguments
     try:
-        if command == "list":
-            _list(endpoint, repository, *rest)
-        else:
-            _fetch(endpoint, repository, *rest)
+        {"list": _list, "search": _search, "fetch": _fetch}[command](endpoint, subject, *rest)
     except Exception as error:  # the top of this process: whatever it is, the parent shows the line
-        print(_reason(error, repository))
-        return 1
+        print(_reason(error, subject))
+        return _exit_code(error)
     return 0
 
 

@@ -1,7 +1,7 @@
 """The models of one machine: which are ready, which can be got, and the way from one to the other."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from exo.domain.ids import ModelId
@@ -52,12 +52,12 @@ class Store:
         """Every folder whose model cannot be loaded as it is, and that has it in no other way, by model id."""
         return self.look()[1]
 
-    def look(self) -> tuple[tuple[Holding, ...], tuple[DamagedModel, ...]]:
-        """`holdings` and `damaged`, by one look at the disk."""
+    def look(self, added: Iterable[ModelCard] = ()) -> tuple[tuple[Holding, ...], tuple[DamagedModel, ...]]:
+        """`holdings` and `damaged`, by one look at the disk. `added`: cards beside those of the catalog."""
         ready, damaged = self._look()
         found = {card.model_id: Holding(card=card, status="ready") for card, _ in ready.values()}
         blocked = {model_id for model_id, (_, folder) in damaged.items() if folder.parent == self.models_dir}
-        for card in self.cards:
+        for card in (*self.cards, *added):
             if card.model_id not in found.keys() | blocked and any(self._obtainable(source) for source in card.sources):
                 found[card.model_id] = Holding(card=card, status="obtainable", held=self._held(card))
         holdings = tuple(found[model_id] for model_id in sorted(found))

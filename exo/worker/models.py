@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from immutables import Map
+
 from exo.bus.client import Bus
 from exo.bus.inbox import send_report
 from exo.bus.replica import Replica
@@ -51,6 +53,8 @@ class Models:
         self.damaged: tuple[DamagedModel, ...] = ()
         self._found: tuple[DamagedModel, ...] | None = None
         self._looked_at = 0
+        self._added: Map[ModelId, ModelCard] = Map()
+        """The models that were made known, as of the last look."""
 
     @property
     def ready(self) -> frozenset[ModelId]:
@@ -63,21 +67,26 @@ class Models:
         return frozenset(self._preparing)
 
     async def look(self) -> None:
-        """Look at the disk again."""
+        """Look at the disk again, and at what was made known."""
         self._looked_at = self._changed_at()
+        self._added = self._replica.state.added_models
         if self._scripted:
             self.holdings = (Holding(card=SCRIPTED_CARD, status="ready"),)
         else:
-            self.holdings, found = await asyncio.to_thread(self._store.look)
+            self.holdings, found = await asyncio.to_thread(self._store.look, tuple(self._added.values()))
             self.damaged = settled(found, found if self._found is None else self._found, self.damaged)
             self._found = found
 
     async def moved(self, seconds: float) -> None:
-        """Wait until a model came into exo's own folder or was deleted from it after the last look, but no longer than
-        so many seconds."""
+        """Wait until a model came into exo's own folder, was deleted from it or made known after the last look, but no
+        longer than so many seconds."""
         deadline = time.monotonic() + seconds
-        while self._changed_at() == self._looked_at and time.monotonic() < deadline:  # noqa: ASYNC110  (a disk's time)
+        while not self._has_news and time.monotonic() < deadline:  # noqa: ASYNC110  (a disk's time)
             await asyncio.sleep(MOVED_PAUSE)
+
+    @property
+    def _has_news(self) -> bool:
+        return self._changed_at() != self._looked_at or self._replica.state.added_models is not self._added
 
     def _changed_at(self) -> int:
         """Of the folder itself, nanoseconds; 0 where it is not there."""

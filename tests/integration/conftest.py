@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from api_keys import Secured, secured_node
+from hub_server import Hub, hub_server
 
 from exo.bus.client import Bus, connect
 from exo.bus.server import find_binary, render_config
@@ -135,6 +136,13 @@ def client(shared_stack: Stack) -> Iterator[httpx.Client]:
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A node with keys, one for all tests of a module that do it no harm."""
     with secured_node(tmp_path_factory.mktemp("node") / "home") as one:
+        yield one
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub of the test's own, with one model."""
+    with hub_server() as one:
         yield one
 
 

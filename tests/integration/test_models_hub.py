@@ -1,143 +1,23 @@
 """Downloads by the real hub client from a small server that speaks the hub's few endpoints on a free port."""
 
-import hashlib
-import json
-import re
-import threading
-from collections.abc import Generator
-from contextlib import suppress
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 
-import numpy as np
 import pytest
-from safetensors.numpy import save
+from hub_server import CHUNK_BYTES, FILES, REPOSITORY, Hub
 
 from exo.domain.ids import ModelId
 from exo.domain.model_card import HubSource
 from exo.errors import Rejected
 from exo.models.catalog import embedded
+from exo.models.folder import card_from_folder
 from exo.models.hub import download, needed_files
+from exo.models.hub_card import fetch_card
+from exo.models.hub_search import search_hub
 from exo.models.progress import Cancelled, Progress
 from exo.models.store import Store
 from exo.models.vector_form import read_vector_form
 
-SHA = "1234567890abcdef1234567890abcdef12345678"
-CONFIG = {
-    "model_type": "llama",
-    "num_hidden_layers": 2,
-    "hidden_size": 64,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 1024,
-}
-FILES = {
-    "config.json": json.dumps(CONFIG).encode(),
-    "tokenizer.json": b"{}",
-    "tokenizer_config.json": b"{}",
-    "chat_template.jinja": b"{{ messages }}",
-    "model.safetensors": save({"a": np.arange(8_000_000, dtype=np.float32)}),
-    "consolidated.safetensors": b"the same again",
-    "pytorch_model.bin": b"another format",
-    "README.md": b"words",
-    "original/model.safetensors": b"another layout",
-    "metal/model.bin": b"another layout",
-}
-CHUNK_BYTES = 10_000_000
-"""The client writes to disk in pieces of 10 MB; the weights are 32 MB."""
-SOURCE = HubSource(repository="owner/model")
-
-
-@dataclass
-class Hub:
-    """What the server has, and what was asked of it. `hold`: weights stop after half until it is set."""
-
-    files: dict[str, bytes] = field(default_factory=lambda: dict(FILES))
-    fetched: list[tuple[str, str | None]] = field(default_factory=list)
-    hold: threading.Event = field(default_factory=threading.Event)
-    half_sent: threading.Event = field(default_factory=threading.Event)
-    status: int = 200
-    announced: str = ""
-    url: str = ""
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    hub: ClassVar[Hub]
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def answer(self, status: int, body: bytes, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), "X-Repo-Commit": SHA, **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        if self.hub.status != 200:
-            code = {401: "GatedRepo", 404: "RepoNotFound"}.get(self.hub.status, "")
-            return self.answer(self.hub.status, b"{}", X_Error_Code=code)
-        path = self.path.partition("?")[0]
-        if path.startswith("/api/models/owner/model/tree/"):
-            rows = [
-                {"type": "file", "path": name, "size": len(data), "oid": SHA} for name, data in self.hub.files.items()
-            ]
-            return self.answer(200, json.dumps(rows).encode(), Content_Type="application/json")
-        if path.startswith("/api/models/owner/model"):
-            names = [{"rfilename": name, "size": len(data)} for name, data in self.hub.files.items()]
-            body = {"id": "owner/model", "sha": SHA, "siblings": names}
-            return self.answer(200, json.dumps(body).encode(), Content_Type="application/json")
-        found = re.fullmatch(rf"/owner/model/resolve/{SHA}/(.+)", path)
-        if found is None or found[1] not in self.hub.files:
-            return self.answer(404, b"", X_Error_Code="EntryNotFound")
-        return self.send_file(found[1], self.hub.files[found[1]])
-
-    def send_file(self, name: str, data: bytes) -> None:
-        asked = self.headers.get("Range")
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
-        if self.command == "GET":
-            self.hub.fetched.append((name, asked))
-        body = data[start:]
-        self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
-        self.send_header("ETag", f'"{self.hub.announced or hashlib.sha256(data).hexdigest()}"')
-        self.send_header("X-Repo-Commit", SHA)
-        self.end_headers()
-        if self.command == "GET":
-            half = len(body) // 2 if name.endswith("model.safetensors") and not self.hub.hold.is_set() else len(body)
-            self.wfile.write(body[:half])
-            self.wfile.flush()
-            if half < len(body):
-                self.hub.half_sent.set()
-                self.hub.hold.wait(30)
-                with suppress(OSError):  # the client is gone: that is what the test is about
-                    self.wfile.write(body[half:])
-                self.close_connection = True
-
-
-@pytest.fixture
-def hub() -> Generator[Hub]:
-    state = Hub()
-    state.hold.set()
-    handler = type("BoundHandler", (Handler,), {"hub": state})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield state
-    state.hold.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+SOURCE = HubSource(repository=REPOSITORY)
 
 
 def test_only_the_needed_files_come(hub: Hub, tmp_path: Path) -> None:
@@ -233,3 +113,53 @@ def test_a_refusal_of_the_hub_is_told_with_what_to_do(hub: Hub, tmp_path: Path, 
 def test_a_hub_that_cannot_be_reached_is_told_with_the_networks_reason(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match=r"^the hub cannot be reached \(.*Connect.*EXO_OFFLINE=1 .*trying$"):
         download(SOURCE, tmp_path / "model", endpoint="http://127.0.0.1:9")
+
+
+def test_the_card_of_a_model_is_known_before_its_weights_are_fetched(hub: Hub, tmp_path: Path) -> None:
+    card = fetch_card(ModelId(REPOSITORY), tmp_path, endpoint=hub.url)
+    assert [name for name, _ in hub.fetched] == ["config.json"]
+    download(SOURCE, tmp_path / "model", endpoint=hub.url)
+    real = card_from_folder(tmp_path / "model", ModelId(REPOSITORY))
+    assert (card.license, card.sources, card.quantization) == ("mit", (SOURCE,), "float32")
+    assert real.weight_bytes < card.weight_bytes < real.weight_bytes * 1.001
+    same = {"license", "sources", "weight_bytes"}
+    assert card.model_dump(exclude=same) == real.model_dump(exclude=same)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.safetensors": None, "consolidated.safetensors": None}, "has no safetensors weights"),
+        ({"config.json": None}, r"has no config\.json"),
+        ({"config.json": b"{}"}, r"config\.json of owner/model says no `num_attention_heads` above zero"),
+        ({"config.json": b"[]"}, "holds no JSON object"),
+    ],
+)
+def test_what_is_no_model_has_no_card(hub: Hub, tmp_path: Path, changes: dict[str, bytes | None], message: str) -> None:
+    changed: dict[str, bytes | None] = {**FILES, **changes}
+    hub.files = {name: data for name, data in changed.items() if data is not None}
+    with pytest.raises(Rejected, match=message) as refused:
+        fetch_card(ModelId(REPOSITORY), tmp_path, endpoint=hub.url)
+    assert refused.value.param == "model_id"
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, "hub_refused"), (404, "model_not_found")])
+def test_a_refusal_of_the_hub_has_a_code_of_its_own(hub: Hub, tmp_path: Path, status: int, code: str) -> None:
+    hub.status = status
+    with pytest.raises(Rejected) as refused:
+        fetch_card(ModelId(REPOSITORY), tmp_path, endpoint=hub.url)
+    assert refused.value.code == code
+
+
+def test_models_are_found_by_words(hub: Hub, tmp_path: Path) -> None:
+    found = search_hub("qwen 4bit", 5, tmp_path, endpoint=hub.url)
+    assert [(one.id, one.downloads, one.tags) for one in found] == [(REPOSITORY, 7, ["mlx"]), ("other/model-2", 3, [])]
+    (asked,) = hub.searched
+    assert (asked["search"], asked["limit"], asked["sort"]) == (["qwen 4bit"], ["5"], ["downloads"])
+    assert asked["filter"] == ["safetensors", "text-generation"]
+
+
+def test_a_hub_that_is_away_finds_nothing_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Rejected, match="the hub cannot be reached") as refused:
+        search_hub("qwen", 5, tmp_path, endpoint="http://127.0.0.1:9")
+    assert refused.value.code == "hub_unreachable"

@@ -17,11 +17,13 @@ from exo.domain.fold import fold
 from exo.domain.ids import ApiId, InstanceId, KeyName, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.keys import Scope, digest_of
 from exo.domain.messages.commands import (
+    AddModel,
     CancelDownload,
     CancelGeneration,
     Command,
     CreateKey,
     DeleteInstance,
+    ForgetModel,
     PlaceInstance,
     RevokeKey,
     StartDownload,
@@ -92,6 +94,7 @@ def _card(name: str, gigabytes: int) -> ModelCard:
     )
 
 
+ADDED = _card("added", 3)
 CARDS = (_card("small", 2), _card("middle", 7), _card("large", 40))
 
 
@@ -184,6 +187,10 @@ class Cluster:
                 return StartDownload(node_id=node_id, model_id=card.model_id)
             case 25:
                 return CancelDownload(node_id=node_id, model_id=card.model_id)
+            case 26:
+                return AddModel(card=card if first % 4 == 0 else ADDED)
+            case 27:
+                return ForgetModel(model_id=_pick([card.model_id, ADDED.model_id], first))
             case _:
                 return self._runner_seen(kind, first, second)
 
@@ -273,12 +280,13 @@ def _long(seed: int, length: int) -> list[Step]:
     random = Random(seed)
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
     joins += [(21, node, 1) for node in range(random.randrange(4))]
-    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *(8 if kind % 2 else 1 for kind in range(13, 21)), 1, 1, 1, 2, 1]
-    kinds = random.choices(range(26), weights, k=length)
+    runners = [8 if kind % 2 else 1 for kind in range(13, 21)]
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *runners, 1, 1, 1, 2, 1, 1, 1]
+    kinds = random.choices(range(28), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
-_steps = st.tuples(st.integers(0, 25), st.integers(0, 63), st.integers(0, 63))
+_steps = st.tuples(st.integers(0, 27), st.integers(0, 63), st.integers(0, 63))
 histories = st.one_of(st.lists(_steps, max_size=40), st.builds(_long, st.integers(0, 2**32), st.integers(0, 150)))
 
 

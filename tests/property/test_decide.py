@@ -10,10 +10,12 @@ from exo.domain import limits
 from exo.domain.fold import fold
 from exo.domain.ids import NodeId
 from exo.domain.messages.commands import (
+    AddModel,
     CancelDownload,
     CancelGeneration,
     CreateKey,
     DeleteInstance,
+    ForgetModel,
     PlaceInstance,
     RevokeKey,
     StartDownload,
@@ -40,6 +42,8 @@ COMMANDS = (
     | DeleteInstance
     | StartDownload
     | CancelDownload
+    | AddModel
+    | ForgetModel
     | StartGeneration
     | CancelGeneration
     | CreateKey

@@ -60,6 +60,8 @@ FIELDS = {
     "DownloadStarted": '"node_id":"n","model_id":"a/b"',
     "DownloadFinished": '"node_id":"n","model_id":"a/b"',
     "DownloadFailed": '"node_id":"n","model_id":"a/b","reason":"r"',
+    "ModelAdded": f'"card":{CARD}',
+    "ModelForgotten": '"model_id":"a/b"',
     "InstancePlaced": f'"instance":{INSTANCE},"reason":"r","min_nodes":2,"required_nodes":["n"]',
     "InstanceDeleted": '"instance_id":"i","reason":"r"',
     "InstanceFailed": '"instance_id":"i","reason":"r"',

@@ -10,7 +10,8 @@ from safetensors.numpy import save_file
 
 from exo.domain.ids import ModelId
 from exo.errors import Rejected
-from exo.models.folder import INDEX_FILE, STATE_SPACE_CONTEXT, card_from_folder, is_complete, what_is_missing
+from exo.models.config import STATE_SPACE_CONTEXT
+from exo.models.folder import INDEX_FILE, card_from_folder, is_complete, what_is_missing
 from exo.models.safetensors_file import read_header
 
 ID = ModelId("some/model")

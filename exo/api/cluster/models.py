@@ -26,11 +26,13 @@ class ModelOnNode(TypedDict):
 
 
 class KnownModel(TypedDict):
-    """A model with its card. The card is null where all that there is of it is damaged."""
+    """A model with its card. The card is null where all that there is of it is damaged. `added`: somebody made it known
+    to the cluster, which can forget it."""
 
     model_id: str
     status: Availability | Literal["damaged"]
     card: ModelCard | None
+    added: bool
     nodes: list[ModelOnNode]
 
 
@@ -51,15 +53,19 @@ async def list_models(api: Api) -> Response[bytes]:
     state = api.state
     known = known_models(state)
     names = names_of(state.nodes.values())
-    models: list[KnownModel] = [
-        {"model_id": model_id, "status": status, "card": card, "nodes": _nodes(state, names, model_id)}
-        for model_id, (card, status) in known.items()
-    ]
+
+    def shown(model_id: ModelId, status: Availability | Literal["damaged"], card: ModelCard | None) -> KnownModel:
+        return {
+            "model_id": model_id,
+            "status": status,
+            "card": card,
+            "added": model_id in state.added_models,
+            "nodes": _nodes(state, names, model_id),
+        }
+
     damaged = sorted({one.model_id for node in state.nodes.values() for one in node.damaged} - set(known))
-    models.extend(
-        KnownModel(model_id=model_id, status="damaged", card=None, nodes=_nodes(state, names, model_id))
-        for model_id in damaged
-    )
+    models = [shown(model_id, status, card) for model_id, (card, status) in known.items()]
+    models += [shown(model_id, "damaged", None) for model_id in damaged]
     answer: KnownModels = {"models": models}
     return Response(to_json(answer), media_type="application/json")
 

@@ -102,6 +102,8 @@ def _described(name: str, value: Plain, names: Mapping[NodeId, str]) -> str:
             return f"{value['model_id']} for {value['key']}, {tokens}, {value['finish_reason']}{error}"
         case "keys":
             return f"for {' and '.join(cast('list[str]', value['scopes']))}"
+        case "added_models":
+            return f"{value['family']}, {value['quantization']}, {_gigabytes(value['weight_bytes'])}"
         case "downloads":
             return f"{value['model_id']} to {value['node_id']}, {value['status']} {value['reason']}".rstrip()
         case _:

@@ -4,13 +4,15 @@ from collections.abc import Callable
 from typing import assert_never
 
 from exo.domain import limits
-from exo.domain.decide import downloads, generations, instances, keys, nodes, runners
+from exo.domain.decide import downloads, generations, instances, keys, models, nodes, runners
 from exo.domain.messages.commands import (
+    AddModel,
     CancelDownload,
     CancelGeneration,
     Command,
     CreateKey,
     DeleteInstance,
+    ForgetModel,
     PlaceInstance,
     RevokeKey,
     StartDownload,
@@ -70,6 +72,10 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId, q
                 return downloads.start(state, command)
             case CancelDownload():
                 return downloads.cancel(state, command)
+            case AddModel():
+                return models.add(state, command)
+            case ForgetModel():
+                return models.forget(state, command)
             case StartGeneration():
                 return generations.start(state, command, now, queue_most)
             case CancelGeneration():

@@ -9,6 +9,7 @@ from exo.domain.embedding import Gives
 from exo.domain.ids import TOKEN, ApiId, InstanceId, KeyName, ModelId, NodeId, TaskId
 from exo.domain.keys import Digest, Name, Scopes
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
+from exo.domain.model_card import ModelCard
 from exo.domain.shard import Backend, EngineName, Sharding
 
 
@@ -58,6 +59,22 @@ class CancelDownload(Frozen):
     type: Literal["CancelDownload"] = "CancelDownload"
     version: Literal[1] = 1
     node_id: NodeId
+    model_id: ModelId
+
+
+class AddModel(Frozen):
+    """Make a model known that exo does not know by itself."""
+
+    type: Literal["AddModel"] = "AddModel"
+    version: Literal[1] = 1
+    card: ModelCard
+
+
+class ForgetModel(Frozen):
+    """Take back an AddModel."""
+
+    type: Literal["ForgetModel"] = "ForgetModel"
+    version: Literal[1] = 1
     model_id: ModelId
 
 
@@ -112,6 +129,8 @@ Command = Annotated[
     | DeleteInstance
     | StartDownload
     | CancelDownload
+    | AddModel
+    | ForgetModel
     | StartGeneration
     | CancelGeneration
     | CreateKey

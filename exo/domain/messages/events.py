@@ -12,6 +12,7 @@ from exo.domain.embedding import Gives
 from exo.domain.ids import ApiId, InstanceId, KeyName, MessageId, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.instance import Instance
 from exo.domain.keys import Digest, Scope
+from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.sampling import FinishReason, Timings, Usage
 
@@ -112,6 +113,22 @@ class DownloadFailed(Frozen):
     node_id: NodeId
     model_id: ModelId
     reason: str
+
+
+class ModelAdded(Frozen):
+    """A model is known from now on, beside those that exo knows by itself."""
+
+    type: Literal["ModelAdded"] = "ModelAdded"
+    version: Literal[1] = 1
+    card: ModelCard
+
+
+class ModelForgotten(Frozen):
+    """A model that was added is known no more."""
+
+    type: Literal["ModelForgotten"] = "ModelForgotten"
+    version: Literal[1] = 1
+    model_id: ModelId
 
 
 class InstancePlaced(Frozen):
@@ -311,6 +328,8 @@ Event = Annotated[
     | DownloadStarted
     | DownloadFinished
     | DownloadFailed
+    | ModelAdded
+    | ModelForgotten
     | InstancePlaced
     | InstanceDeleted
     | InstanceFailed

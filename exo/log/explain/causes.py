@@ -23,6 +23,8 @@ from exo.domain.messages.events import (
     KeyCreated,
     KeyRevoked,
     MasterElected,
+    ModelAdded,
+    ModelForgotten,
     NodeChanged,
     NodeJoined,
     NodeLinksChanged,
@@ -93,6 +95,10 @@ def subject_of(event: Event) -> Entity:
             return Entity("instance", event.instance_id)
         case DownloadRequested() | DownloadCancelled() | DownloadStarted() | DownloadFinished() | DownloadFailed():
             return Entity("model", event.model_id)
+        case ModelAdded():
+            return Entity("model", event.card.model_id)
+        case ModelForgotten():
+            return Entity("model", event.model_id)
         case MasterElected() | NodeJoined() | NodeChanged() | NodeLinksChanged() | NodeLost():
             return Entity("node", event.node_id)
         case KeyCreated() | KeyRevoked():
@@ -136,13 +142,16 @@ def reasons_of(recorded: Recorded, before: Sequence[Recorded], decision: Sequenc
 
 _KEY_COMMANDS = {"CreateKey", "RevokeKey"}
 _INSTANCE_COMMANDS = {"PlaceInstance", "DeleteInstance", "StartDownload", "CancelDownload"}
-_COMMANDS = {"StartGeneration", "CancelGeneration", *_INSTANCE_COMMANDS, *_KEY_COMMANDS}
+_MODEL_COMMANDS = {"AddModel", "ForgetModel"}
+_COMMANDS = {"StartGeneration", "CancelGeneration", *_INSTANCE_COMMANDS, *_KEY_COMMANDS, *_MODEL_COMMANDS}
 _BY_FIRST: Mapping[type[Event], str] = {
     GenerationQueued: "StartGeneration",
     InstancePlaced: "PlaceInstance",
     CancellationRequested: "CancelGeneration",
     KeyCreated: "CreateKey",
     KeyRevoked: "RevokeKey",
+    ModelAdded: "AddModel",
+    ModelForgotten: "ForgetModel",
     NodeJoined: "NodeSeen",
     NodeChanged: "NodeSeen",
     NodeLinksChanged: "LinksSeen",

@@ -16,7 +16,7 @@ from exo.log.replay import load_state
 Plain = dict[str, object]
 """Something of State as plain data."""
 
-GROUPS = ("nodes", "instances", "runners", "downloads", "generations", "ended", "failures", "keys")
+GROUPS = ("nodes", "instances", "runners", "downloads", "generations", "ended", "failures", "keys", "added_models")
 """The parts of State that hold many things, each by its id."""
 
 

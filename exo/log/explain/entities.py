@@ -4,7 +4,15 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from exo.domain.ids import ModelId
-from exo.domain.messages.events import CommandRejected, Event, InstancePlaced, NodeChanged, NodeJoined, Recorded
+from exo.domain.messages.events import (
+    CommandRejected,
+    Event,
+    InstancePlaced,
+    ModelAdded,
+    NodeChanged,
+    NodeJoined,
+    Recorded,
+)
 from exo.domain.model_card import short_name
 from exo.errors import Rejected
 
@@ -135,6 +143,8 @@ def _inside(event: Event) -> dict[Entity, str]:
         case NodeJoined() | NodeChanged():
             models = {Entity("model", holding.card.model_id): "" for holding in event.holdings}
             return {**models, Entity("node", event.node_id): event.facts.hostname}
+        case ModelAdded():
+            return {Entity("model", event.card.model_id): ""}
         case InstancePlaced():
             instance = event.instance
             ids = [Entity("instance", instance.instance_id), Entity("model", instance.model_id)]

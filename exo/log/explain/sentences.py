@@ -22,6 +22,8 @@ from exo.domain.messages.events import (
     KeyCreated,
     KeyRevoked,
     MasterElected,
+    ModelAdded,
+    ModelForgotten,
     NodeChanged,
     NodeJoined,
     NodeLinksChanged,
@@ -62,6 +64,11 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return f"{host(event.node_id, hosts)} has {event.model_id} on its disk"
         case DownloadFailed():
             return f"{host(event.node_id, hosts)} could not get {event.model_id}: {event.reason}"
+        case ModelAdded():
+            size = f"{event.card.weight_bytes / 1e9:.1f} GB"
+            return f"{event.card.model_id} was made known: {event.card.family}, {event.card.quantization}, {size}"
+        case ModelForgotten():
+            return f"{event.model_id} was forgotten"
         case InstancePlaced() | InstanceDeleted() | InstanceFailed():
             return _instance(event, hosts)
         case RunnerStarted():
