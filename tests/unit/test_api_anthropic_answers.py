@@ -32,7 +32,7 @@ def end(reason: FinishReason = "stop", stop_sequence: str | None = None, code: s
 
 
 def whole(pieces: Sequence[GivenPiece], last: EndPiece, *, shows_thinking: bool = True) -> dict[str, object]:
-    return json.loads(message(TaskId("t1"), ModelId("m"), Answer(list(pieces)), last, MAX_TOKENS, shows_thinking))
+    return dict(message(TaskId("t1"), ModelId("m"), Answer(list(pieces)), last, MAX_TOKENS, shows_thinking))
 
 
 def frames(*items: Item, shows_thinking: bool = True) -> list[str]:

@@ -110,9 +110,7 @@ def test_a_sign_of_life_is_a_comment_of_one_line() -> None:
 
 def test_a4_the_whole_answer_has_the_usage() -> None:
     answer = Answer([TextPiece(text="hel"), TextPiece(text="lo")])
-    body = json.loads(
-        completion(TaskId("t1"), 1700000000, ModelId("m"), [(answer, end("length"))], with_logprobs=False)
-    )
+    body = completion(TaskId("t1"), 1700000000, ModelId("m"), [(answer, end("length"))], with_logprobs=False)
     assert body == {
         "id": "chatcmpl-t1",
         "object": "chat.completion",

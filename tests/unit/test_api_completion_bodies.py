@@ -150,7 +150,7 @@ def test_logprobs_are_four_lists_with_offsets_in_characters() -> None:
 
 def test_the_whole_answer_names_each_choice() -> None:
     answers = [(Answer([TextPiece(text="a"), TextPiece(text="b")]), END), (Answer([TextPiece(text="c")]), END)]
-    body = json.loads(completion(TaskId("t1"), 5, ModelId("m"), answers, 1, with_logprobs=False))
+    body = completion(TaskId("t1"), 5, ModelId("m"), answers, 1, with_logprobs=False)
     assert body == {
         "id": "cmpl-t1",
         "object": "text_completion",

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 from itertools import groupby
-from typing import assert_never
+from typing import Literal, assert_never
 
-from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from exo.api.answer import Answer, GivenPiece
 from exo.domain.ids import ModelId, TaskId
@@ -15,16 +15,87 @@ from exo.domain.sampling import Usage
 ID_PREFIX = "msg_"
 
 
+class TextOut(TypedDict):
+    """What the model said."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ThinkingOut(TypedDict):
+    """What it thought before. The signature proves nothing."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str
+
+
+class ToolUseOut(TypedDict):
+    """What the client is asked to call."""
+
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: dict[str, object]
+
+
+BlockOut = TextOut | ThinkingOut | ToolUseOut
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal", "model_context_window_exceeded"]
+
+
+class ThinkingTokens(TypedDict):
+    """Of the answer's tokens, those of thoughts."""
+
+    thinking_tokens: int
+
+
+class UsageOut(TypedDict):
+    """Tokens. Those of the prompt that were found in the prefix cache are not among `input_tokens`."""
+
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+    output_tokens_details: ThinkingTokens
+
+
+class MessageHead(TypedDict):
+    """What is known of a message before anything has come."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+
+
+class MessageEnding(TypedDict):
+    """Why an answer ended, and by which of the stop sequences where one did it."""
+
+    stop_reason: StopReason
+    stop_sequence: str | None
+
+
+class MessageOut(MessageHead, MessageEnding):
+    """A message in one piece."""
+
+    content: list[BlockOut]
+    usage: UsageOut
+
+
 def message(
     task_id: TaskId, model_id: ModelId, answer: Answer, end: EndPiece, max_tokens: int, shows_thinking: bool
-) -> bytes:
+) -> MessageOut:
     """The answer in one piece. `max_tokens`: as the request has it."""
-    head = head_of(task_id, model_id)
     content = blocks_of(answer.pieces, signature_of(task_id), shows_thinking)
-    return to_json({**head, "content": content, **ending_of(end, max_tokens), "usage": usage_of(end.usage)})
+    return {
+        **head_of(task_id, model_id),
+        "content": content,
+        **ending_of(end, max_tokens),
+        "usage": usage_of(end.usage),
+    }
 
 
-def head_of(task_id: TaskId, model_id: ModelId) -> dict[str, object]:
+def head_of(task_id: TaskId, model_id: ModelId) -> MessageHead:
     """What is known before anything has come."""
     return {"id": f"{ID_PREFIX}{task_id}", "type": "message", "role": "assistant", "model": model_id}
 
@@ -34,9 +105,9 @@ def signature_of(task_id: TaskId) -> str:
     return f"exo-{task_id}"
 
 
-def blocks_of(pieces: Sequence[GivenPiece], signature: str, shows_thinking: bool) -> list[dict[str, object]]:
+def blocks_of(pieces: Sequence[GivenPiece], signature: str, shows_thinking: bool) -> list[BlockOut]:
     """The content: what comes in a row, of one kind, is one block; each call is one."""
-    blocks: list[dict[str, object]] = []
+    blocks: list[BlockOut] = []
     for kind, group in groupby(pieces, key=type):
         if kind is ToolCallPiece:
             blocks += [_tool_use(piece) for piece in group if isinstance(piece, ToolCallPiece)]
@@ -49,14 +120,14 @@ def blocks_of(pieces: Sequence[GivenPiece], signature: str, shows_thinking: bool
     return blocks
 
 
-def ending_of(end: EndPiece, max_tokens: int) -> dict[str, object]:
+def ending_of(end: EndPiece, max_tokens: int) -> MessageEnding:
     """Why the answer ended, and by which of the stop sequences where one did it."""
     reason = _stop_reason(end, max_tokens)
     return {"stop_reason": reason, "stop_sequence": end.stop_sequence if reason == "stop_sequence" else None}
 
 
-def usage_of(usage: Usage) -> dict[str, object]:
-    """Tokens. Those of the prompt that were found in the prefix cache are not among `input_tokens`."""
+def usage_of(usage: Usage) -> UsageOut:
+    """Tokens."""
     return {
         "input_tokens": usage.prompt_tokens - usage.cached_tokens,
         "cache_creation_input_tokens": 0,
@@ -66,11 +137,11 @@ def usage_of(usage: Usage) -> dict[str, object]:
     }
 
 
-def _tool_use(call: ToolCallPiece) -> dict[str, object]:
+def _tool_use(call: ToolCallPiece) -> ToolUseOut:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)}
 
 
-def _stop_reason(end: EndPiece, max_tokens: int) -> str:
+def _stop_reason(end: EndPiece, max_tokens: int) -> StopReason:
     match end.finish_reason:
         case "tool_calls":
             return "tool_use"

@@ -4,9 +4,10 @@ from typing import Any
 
 from litestar import Request, Response, post
 from litestar.response import Stream
+from pydantic_core import to_json
 
 from exo.api import answering
-from exo.api.anthropic.answers import message
+from exo.api.anthropic.answers import MessageOut, message
 from exo.api.anthropic.events import EventWriter
 from exo.api.anthropic.requests import MessagesRequest
 from exo.api.context import Api
@@ -28,7 +29,7 @@ NAMES = {
     status_code=200,
     summary="Answer a conversation",
     tags=["Anthropic"],
-    operation_class=operation(body=MessagesRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
+    operation_class=operation(body=MessagesRequest, example=EXAMPLE, answer=MessageOut, media_types=(JSON, EVENTS)),
 )
 async def create_message(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
@@ -47,4 +48,4 @@ async def create_message(request: Request[Any, Any, Any], api: Api) -> Response[
         return await answering.streamed(api, choices, writer.frames)
     ((answer, end),) = await answering.whole(api, choices)
     whole = message(choices.task_id, card.model_id, answer, end, body.max_tokens, body.shows_thinking)
-    return Response(whole, media_type="application/json")
+    return Response(to_json(whole), media_type="application/json")

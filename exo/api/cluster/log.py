@@ -7,16 +7,20 @@ from typing import Annotated, TypeVar
 from litestar import Response, get
 from litestar.params import QueryParameter
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from exo.api.cluster.events import POSITION_MOST
 from exo.api.context import Api
 from exo.api.log_file import read_log
-from exo.domain.messages.events import Recorded
+from exo.api.openapi import operation
+from exo.domain.messages.events import Entry, Recorded
+from exo.domain.state import State
 from exo.errors import Rejected
 from exo.log import replay
 from exo.log.codec import VERSIONS
 from exo.log.explain import diff, stats
 from exo.log.explain.searching import Filter, find_entity, first_matching, last_matching
+from exo.log.explain.story import StoryTold
 from exo.log.explain.why import why
 from exo.log.moments import EXPECTED, Moment, parse_moment, position_before, position_of
 from exo.log.store import LogStore
@@ -45,7 +49,19 @@ Since = Annotated[
 ]
 
 
-@get("/log/events", summary="Events of the past", tags=["Log"])
+class EventsPage(TypedDict):
+    """Some events, oldest first; where the log ends; after which to go on, null where there is no more for now."""
+
+    events: list[Recorded]
+    position: int
+    next_after: int | None
+
+
+EventShown = TypedDict("EventShown", {"position": int, "entry": Entry, "with": list[int]})
+"""An event, and the positions of those that had the same cause."""
+
+
+@get("/log/events", summary="Events of the past", tags=["Log"], operation_class=operation(answer=EventsPage))
 async def list_events(
     api: Api,
     after: After = None,
@@ -80,7 +96,7 @@ async def list_events(
     return await answer_from_log(api, work)
 
 
-@get("/log/events/{position:str}", summary="One event", tags=["Log"])
+@get("/log/events/{position:str}", summary="One event", tags=["Log"], operation_class=operation(answer=EventShown))
 async def show_event(position: str, api: Api) -> Response[bytes]:
     """An event whole, and `with`: the positions of those that had the same cause."""
     number = int(position) if position.isascii() and position.isdecimal() and len(position) < 16 else 0
@@ -95,12 +111,13 @@ async def show_event(position: str, api: Api) -> Response[bytes]:
         cause_id = found[0].entry.cause_id
         siblings = await store.caused_by(cause_id) if cause_id else []
         others = [one.position for one in siblings if one.position != number]
-        return to_json({**found[0].model_dump(mode="json"), "with": others})
+        shown: EventShown = {"position": number, "entry": found[0].entry, "with": others}
+        return to_json(shown)
 
     return await answer_from_log(api, work)
 
 
-@get("/log/state", summary="State at a moment of the past", tags=["Log"])
+@get("/log/state", summary="State at a moment of the past", tags=["Log"], operation_class=operation(answer=State))
 async def show_state(api: Api, to: str | None = None) -> Response[bytes]:
     """State as it was, byte for byte what `/state` showed then."""
     moment = _moment(to, "to")
@@ -112,7 +129,12 @@ async def show_state(api: Api, to: str | None = None) -> Response[bytes]:
     return await answer_from_log(api, work)
 
 
-@get("/log/diff", summary="What changed between two moments", tags=["Log"])
+@get(
+    "/log/diff",
+    summary="What changed between two moments",
+    tags=["Log"],
+    operation_class=operation(answer=diff.DiffTold),
+)
 async def show_diff(api: Api, a: str | None = None, b: str | None = None) -> Response[bytes]:
     """What was added, removed and changed in State from `a` to `b`, each a position or a time; `b` absent: now."""
     if a is None:
@@ -126,7 +148,12 @@ async def show_diff(api: Api, a: str | None = None, b: str | None = None) -> Res
     return await answer_from_log(api, work)
 
 
-@get("/log/why/{entity:path}", summary="How something came to be as it is", tags=["Log"])
+@get(
+    "/log/why/{entity:path}",
+    summary="How something came to be as it is",
+    tags=["Log"],
+    operation_class=operation(answer=StoryTold),
+)
 async def show_why(entity: str, api: Api, at: str | None = None) -> Response[bytes]:
     """The chain of causes of a node, instance, runner, generation, model or command, oldest first."""
     moment = _moment(at, "at")
@@ -138,7 +165,7 @@ async def show_why(entity: str, api: Api, at: str | None = None) -> Response[byt
     return await answer_from_log(api, work)
 
 
-@get("/log/stats", summary="How much the log holds", tags=["Log"])
+@get("/log/stats", summary="How much the log holds", tags=["Log"], operation_class=operation(answer=stats.StatsTold))
 async def show_stats(api: Api) -> Response[bytes]:
     """Events by type and over time, room on the disk, the longest gaps, masters and snapshots."""
 
@@ -169,5 +196,5 @@ async def _position(store: LogStore, moment: Moment | None, name: str) -> int:
 
 
 def _listed(events: list[Recorded], end: int, following: int | None) -> bytes:
-    found = [recorded.model_dump(mode="json") for recorded in events]
-    return to_json({"events": found, "position": end, "next_after": following})
+    page: EventsPage = {"events": events, "position": end, "next_after": following}
+    return to_json(page)

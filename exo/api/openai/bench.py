@@ -4,14 +4,14 @@ import time
 from typing import Any
 
 from litestar import Request, Response, post
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api import answering
 from exo.api.context import Api
 from exo.api.models_known import find_model
 from exo.api.openai.chat import EXAMPLE
-from exo.api.openai.chat_answers import completion
+from exo.api.openai.chat_answers import ChatCompletion, completion
 from exo.api.openai.requests import ChatCompletionRequest
 from exo.api.openapi import operation
 from exo.domain.messages.chunks import EndPiece
@@ -30,12 +30,18 @@ class GenerationStats(TypedDict):
     timings: Timings
 
 
+class MeasuredCompletion(ChatCompletion):
+    """A chat completion, and how fast it was."""
+
+    generation_stats: GenerationStats
+
+
 @post(
     "/bench/chat/completions",
     status_code=200,
     summary="Answer a conversation, and say how fast",
     tags=["Cluster"],
-    operation_class=operation(body=ChatCompletionRequest, example=EXAMPLE),
+    operation_class=operation(body=ChatCompletionRequest, example=EXAMPLE, answer=MeasuredCompletion),
 )
 async def bench_chat_completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes]:
     """One whole answer, as `/v1/chat/completions` gives it, with `generation_stats`."""
@@ -48,7 +54,7 @@ async def bench_chat_completions(request: Request[Any, Any, Any], api: Api) -> R
     choices = await answering.start(api, card.model_id, [body.to_domain()], request.receive)
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, bool(body.logprobs))
-    answer = {**from_json(whole), "generation_stats": stats_of(answers[0][1])}
+    answer: MeasuredCompletion = {**whole, "generation_stats": stats_of(answers[0][1])}
     return Response(to_json(answer), media_type="application/json")
 
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from litestar import Request, Response, post
 from litestar.response import Stream
+from pydantic_core import to_json
 
 from exo.api import answering
 from exo.api.context import Api
 from exo.api.models_known import find_model
-from exo.api.openai.chat_answers import ID_PREFIX, ChunkWriter, completion
+from exo.api.openai.chat_answers import ID_PREFIX, ChatCompletion, ChunkWriter, completion
 from exo.api.openai.choice_requests import each_choice
 from exo.api.openai.requests import ChatCompletionRequest
 from exo.api.openapi import EVENTS, JSON, operation
@@ -24,7 +25,9 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "cont
     status_code=200,
     summary="Answer a conversation",
     tags=["OpenAI"],
-    operation_class=operation(body=ChatCompletionRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
+    operation_class=operation(
+        body=ChatCompletionRequest, example=EXAMPLE, answer=ChatCompletion, media_types=(JSON, EVENTS)
+    ),
 )
 async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
@@ -42,4 +45,4 @@ async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Respons
     choices = await answering.start(api, card.model_id, requests, request.receive)
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, bool(body.logprobs))
-    return Response(whole, media_type="application/json")
+    return Response(to_json(whole), media_type="application/json")

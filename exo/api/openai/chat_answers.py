@@ -1,14 +1,24 @@
 """The bodies of chat completions: whole, and as the chunks of a stream. Absent rather than null, as OpenAI has it."""
 
 from collections.abc import Mapping, Sequence
-from typing import assert_never
+from typing import Literal, NotRequired, assert_never
 
 from pydantic_core import to_json
+from typing_extensions import TypedDict
 
 from exo.api.answer import Answer
+from exo.api.choices import usage_together
 from exo.api.errors import GenerationFailed
-from exo.api.openai.answer import logprobs_of, message_of, reasoning_of
-from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head, whole_body
+from exo.api.openai.answer import (
+    AnswerLogprobs,
+    AnswerMessage,
+    UsageFields,
+    logprobs_of,
+    message_of,
+    reasoning_of,
+    usage_of,
+)
+from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head
 from exo.api.streaming import Given
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
@@ -17,17 +27,42 @@ from exo.domain.sampling import FinishReason
 ID_PREFIX = "chatcmpl-"
 
 
+class ChatChoice(TypedDict):
+    """One of the answers."""
+
+    index: int
+    message: AnswerMessage
+    finish_reason: FinishReason
+    logprobs: NotRequired[AnswerLogprobs]
+
+
+class ChatCompletion(TypedDict):
+    """All of them in one piece."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: UsageFields
+
+
 def completion(
     task_id: TaskId, created: int, model_id: ModelId, answers: Sequence[tuple[Answer, EndPiece]], with_logprobs: bool
-) -> bytes:
+) -> ChatCompletion:
     """The answers in one piece."""
-    choices = [_whole_choice(index, answer, end, with_logprobs) for index, (answer, end) in enumerate(answers)]
-    begun = head(f"{ID_PREFIX}{task_id}", "chat.completion", created, model_id)
-    return whole_body(begun, choices, [end.usage for _, end in answers], len(answers))
+    return {
+        "id": f"{ID_PREFIX}{task_id}",
+        "object": "chat.completion",
+        "created": created,
+        "model": model_id,
+        "choices": [_choice(index, answer, end, with_logprobs) for index, (answer, end) in enumerate(answers)],
+        "usage": usage_of(usage_together([end.usage for _, end in answers], len(answers))),
+    }
 
 
-def _whole_choice(index: int, answer: Answer, end: EndPiece, with_logprobs: bool) -> dict[str, object]:
-    choice: dict[str, object] = {"index": index, "message": message_of(answer), "finish_reason": end.finish_reason}
+def _choice(index: int, answer: Answer, end: EndPiece, with_logprobs: bool) -> ChatChoice:
+    choice: ChatChoice = {"index": index, "message": message_of(answer), "finish_reason": end.finish_reason}
     if with_logprobs:
         choice["logprobs"] = logprobs_of(answer.logprobs)
     return choice

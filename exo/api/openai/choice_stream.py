@@ -19,13 +19,6 @@ def head(completion_id: str, kind: str, created: int, model_id: ModelId) -> dict
     return {"id": completion_id, "object": kind, "created": created, "model": model_id}
 
 
-def whole_body(
-    head: Mapping[str, object], choices: Sequence[Mapping[str, object]], usages: Sequence[Usage], per_prompt: int
-) -> bytes:
-    """All choices in one piece, `per_prompt` of them side by side for each prompt."""
-    return to_json({**head, "choices": choices, "usage": usage_of(usage_together(usages, per_prompt))})
-
-
 class ChoiceStream:
     """Makes chunks of one stream of several choices, and knows when all of these are over."""
 

@@ -1,11 +1,16 @@
 """The bodies of completions: whole, and as the chunks of a stream."""
 
 from collections.abc import Sequence
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from exo.api.answer import Answer
+from exo.api.choices import usage_together
 from exo.api.errors import GenerationFailed
-from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head, whole_body
-from exo.api.openai.completion_logprobs import CompletionLogprobs
+from exo.api.openai.answer import UsageFields, usage_of
+from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head
+from exo.api.openai.completion_logprobs import CompletionLogprobs, LogprobLists
 from exo.api.streaming import Given
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.logprobs import TokenLogprobs
@@ -13,7 +18,27 @@ from exo.domain.messages.chunks import EndPiece, TextPiece
 from exo.domain.sampling import FinishReason
 
 ID_PREFIX = "cmpl-"
-KIND = "text_completion"
+KIND: Literal["text_completion"] = "text_completion"
+
+
+class TextChoice(TypedDict):
+    """One continuation."""
+
+    index: int
+    text: str
+    finish_reason: FinishReason | None
+    logprobs: NotRequired[LogprobLists]
+
+
+class TextCompletion(TypedDict):
+    """All of them in one piece."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[TextChoice]
+    usage: UsageFields
 
 
 def completion(
@@ -23,14 +48,20 @@ def completion(
     answers: Sequence[tuple[Answer, EndPiece]],
     per_prompt: int,
     with_logprobs: bool,
-) -> bytes:
+) -> TextCompletion:
     """All choices in one piece, `per_prompt` of them for each prompt."""
     choices = [
         _choice(index, answer.text, end.finish_reason, CompletionLogprobs() if with_logprobs else None, answer.logprobs)
         for index, (answer, end) in enumerate(answers)
     ]
-    begun = head(f"{ID_PREFIX}{task_id}", KIND, created, model_id)
-    return whole_body(begun, choices, [end.usage for _, end in answers], per_prompt)
+    return {
+        "id": f"{ID_PREFIX}{task_id}",
+        "object": KIND,
+        "created": created,
+        "model": model_id,
+        "choices": choices,
+        "usage": usage_of(usage_together([end.usage for _, end in answers], per_prompt)),
+    }
 
 
 class CompletionWriter:
@@ -78,8 +109,8 @@ def _choice(
     finish_reason: FinishReason | None,
     logprobs: CompletionLogprobs | None = None,
     told: Sequence[TokenLogprobs] = (),
-) -> dict[str, object]:
-    choice: dict[str, object] = {"index": index, "text": text, "finish_reason": finish_reason}
+) -> TextChoice:
+    choice: TextChoice = {"index": index, "text": text, "finish_reason": finish_reason}
     if logprobs is not None:
         choice["logprobs"] = logprobs.part(told)
     return choice

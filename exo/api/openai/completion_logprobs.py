@@ -3,7 +3,18 @@
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
 
+from typing_extensions import TypedDict
+
 from exo.domain.logprobs import TokenLogprob, TokenLogprobs
+
+
+class LogprobLists(TypedDict):
+    """An entry in each for each token. `text_offset` counts characters from the beginning of the choice's text."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
 
 
 class CompletionLogprobs:
@@ -16,8 +27,8 @@ class CompletionLogprobs:
         self._offset = 0
         """Characters of the text that came before."""
 
-    def part(self, told: Sequence[TokenLogprobs]) -> dict[str, object]:
-        """Of the next tokens. `text_offset` counts characters from the beginning of the choice's text."""
+    def part(self, told: Sequence[TokenLogprobs]) -> LogprobLists:
+        """Of the next tokens."""
         return {
             "tokens": [_shown(one) for one in told],
             "token_logprobs": [one.logprob for one in told],

@@ -5,11 +5,12 @@ from typing import Any
 
 from litestar import Request, Response, post
 from litestar.response import Stream
+from pydantic_core import to_json
 
 from exo.api import answering
 from exo.api.context import Api
 from exo.api.models_known import find_model
-from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, completion
+from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, TextCompletion, completion
 from exo.api.openai.completion_requests import CompletionRequest
 from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.resuming import Streamed, stream
@@ -26,7 +27,9 @@ NAMES = {"messages": "prompt"}
     status_code=200,
     summary="Continue a text",
     tags=["OpenAI"],
-    operation_class=operation(body=CompletionRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
+    operation_class=operation(
+        body=CompletionRequest, example=EXAMPLE, answer=TextCompletion, media_types=(JSON, EVENTS)
+    ),
 )
 async def completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """What a model continues a prompt with, as it stands, without its chat template. See docs/api.md."""
@@ -45,4 +48,4 @@ async def completions(request: Request[Any, Any, Any], api: Api) -> Response[byt
     choices = await answering.start(api, card.model_id, payloads, request.receive, NAMES)
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, body.count, with_logprobs)
-    return Response(whole, media_type="application/json")
+    return Response(to_json(whole), media_type="application/json")

@@ -6,6 +6,7 @@ from typing import cast
 
 from pydantic import BaseModel
 from sqlalchemy import and_, func, select
+from typing_extensions import TypedDict
 
 from exo.domain.ids import NodeId
 from exo.domain.state import State, names_of
@@ -18,6 +19,43 @@ Plain = dict[str, object]
 
 GROUPS = ("nodes", "instances", "runners", "downloads", "generations", "ended", "failures", "keys", "added_models")
 """The parts of State that hold many things, each by its id."""
+
+
+class GroupTold(TypedDict):
+    """What changed in one part of State, by id; of each changed value what it was, and what it is."""
+
+    added: dict[str, Plain]
+    removed: dict[str, Plain]
+    changed: dict[str, dict[str, tuple[object, object]]]
+
+
+class MomentTold(TypedDict):
+    """A position of the log, and its time, seconds since the epoch."""
+
+    position: int
+    time: float
+
+
+DiffTold = TypedDict(
+    "DiffTold",
+    {
+        "from": MomentTold,
+        "to": MomentTold,
+        "backwards": bool,
+        "events": dict[str, int],
+        "cluster": dict[str, tuple[object, object]],
+        "nodes": GroupTold,
+        "instances": GroupTold,
+        "runners": GroupTold,
+        "downloads": GroupTold,
+        "generations": GroupTold,
+        "ended": GroupTold,
+        "failures": GroupTold,
+        "keys": GroupTold,
+        "added_models": GroupTold,
+    },
+)
+"""A Diff as plain data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +94,24 @@ class Diff:
         """Whether it leads into the past: what was added then shows as removed."""
         return self.after[0] < self.before[0]
 
-    def plain(self) -> Plain:
+    def plain(self) -> DiffTold:
         """The same as plain data, for JSON."""
+        told = {name: _plain_group(self.groups.get(name, GroupDiff())) for name in GROUPS}
         return {
             "from": {"position": self.before[0], "time": self.before[1]},
             "to": {"position": self.after[0], "time": self.after[1]},
             "backwards": self.is_backwards,
             "events": self.events,
-            "cluster": {name: list(values) for name, values in self.cluster.items()},
-            **{name: _plain_group(self.groups.get(name, GroupDiff())) for name in GROUPS},
+            "cluster": self.cluster,
+            "nodes": told["nodes"],
+            "instances": told["instances"],
+            "runners": told["runners"],
+            "downloads": told["downloads"],
+            "generations": told["generations"],
+            "ended": told["ended"],
+            "failures": told["failures"],
+            "keys": told["keys"],
+            "added_models": told["added_models"],
         }
 
 
@@ -152,9 +199,5 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
         yield path, value
 
 
-def _plain_group(group: GroupDiff) -> Plain:
-    changed = {
-        identifier: {path: list(values) for path, values in changes.items()}
-        for identifier, changes in group.changed.items()
-    }
-    return {"added": group.added, "removed": group.removed, "changed": changed}
+def _plain_group(group: GroupDiff) -> GroupTold:
+    return {"added": group.added, "removed": group.removed, "changed": group.changed}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sqlalchemy import Float, Integer, LargeBinary, and_, cast, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
+from typing_extensions import TypedDict
 
 from exo.domain.messages.events import MasterElected, Recorded
 from exo.log import codec
@@ -19,6 +20,73 @@ from exo.log.reading import LogReader
 HOUR = 3600
 GAPS_KEPT = 5
 HOURS_KEPT = 5
+
+
+class TypeTold(TypedDict):
+    """The events of one type."""
+
+    events: int
+    bytes: int
+
+
+HourTold = TypedDict("HourTold", {"from": float, "events": int})
+"""An hour, and the events in it."""
+
+
+class RateTold(TypedDict):
+    """Events over time: the busiest hours, and each day that had any, by the local calendar."""
+
+    per_hour: float
+    busiest_hours: list[HourTold]
+    days: dict[str, int]
+
+
+class DiskTold(TypedDict):
+    """Room on the disk."""
+
+    file_bytes: int
+    wal_bytes: int
+    data_bytes: int
+    bytes_per_event: float
+
+
+class GapTold(TypedDict):
+    """A Gap as plain data."""
+
+    seconds: float
+    since: float
+    before: int
+
+
+class LeadTold(TypedDict):
+    """A Lead as plain data."""
+
+    position: int
+    at: float
+    epoch: int
+    node_id: str
+
+
+class SnapshotTold(TypedDict):
+    """A snapshot of State, and its size."""
+
+    position: int
+    bytes: int
+
+
+class StatsTold(TypedDict):
+    """Stats as plain data."""
+
+    position: int
+    events: int
+    first: float | None
+    last: float | None
+    types: dict[str, TypeTold]
+    rate: RateTold
+    disk: DiskTold
+    gaps: list[GapTold]
+    masters: list[LeadTold]
+    snapshots: list[SnapshotTold]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -95,7 +163,7 @@ class Stats:
         """The hours with the most events: when each began, and how many there were."""
         return [(float(hour * HOUR), count) for hour, count in self.hours.most_common(HOURS_KEPT)]
 
-    def plain(self) -> dict[str, object]:
+    def plain(self) -> StatsTold:
         """The same as plain data, for JSON."""
         return {
             "position": self.position,

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from exo.domain.machine_names import machine_names
 from exo.domain.messages.events import (
@@ -13,11 +16,51 @@ from exo.domain.messages.events import (
     Recorded,
 )
 from exo.log.explain.causes import Cause, cause_of, reasons_of, subject_of
-from exo.log.explain.entities import Entity
+from exo.log.explain.entities import Entity, Kind
 from exo.log.explain.sentences import sentence
 
 STEPS_MOST = 60
 """Events that a story tells; of a longer one the beginning and the end."""
+
+
+class EntityTold(TypedDict):
+    """What a story is about."""
+
+    kind: Kind
+    id: str
+
+
+class CauseTold(TypedDict):
+    """What led to an event."""
+
+    kind: Literal["command", "report", "master"]
+    name: str
+    id: str | None
+    source: str
+    text: str
+
+
+class StepTold(TypedDict):
+    """A Step as plain data; `event` without prompts and answers."""
+
+    position: int
+    recorded_at: float
+    type: str
+    depth: int
+    text: str
+    cause: CauseTold
+    because: list[int]
+    event: dict[str, object]
+
+
+class StoryTold(TypedDict):
+    """A Story as plain data; `summary` is its last step's text."""
+
+    entity: EntityTold
+    position: int
+    summary: str
+    steps: list[StepTold]
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +99,10 @@ class Story:
         own = [step for step in self.steps if subject_of(step.recorded.entry.event) == self.entity]
         return own[-1] if own else self.steps[-1]
 
-    def plain(self) -> dict[str, object]:
+    def plain(self) -> StoryTold:
         """The same as plain data, for JSON."""
         return {
-            "entity": self.entity._asdict(),
+            "entity": {"kind": self.entity.kind, "id": self.entity.id},
             "position": self.position,
             "summary": self.last.text,
             "steps": [_plain(step) for step in self.steps],
@@ -129,7 +172,7 @@ def _shortened(steps: list[Step]) -> list[Step]:
     return steps[:beginning] + steps[beginning - STEPS_MOST :]
 
 
-def _plain(step: Step) -> dict[str, object]:
+def _plain(step: Step) -> StepTold:
     entry, cause = step.recorded.entry, step.cause
     return {
         "position": step.position,

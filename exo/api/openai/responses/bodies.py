@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import JsonValue
 from pydantic_core import from_json
 
 from exo.api.errors import GenerationFailed
 from exo.api.openai.responses.ids import response_id
-from exo.api.openai.responses.output import ItemStatus, Output
+from exo.api.openai.responses.output import LastStatus, Output
 from exo.api.openai.responses.records import ResponseRecord
 from exo.api.openai.responses.requests import ResponseRequest
+from exo.api.openai.responses.shapes import Asked, OutputItem, ResponseBody, ResponseError, ResponseUsage, Status
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.sampling import Usage
-
-Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Why an answer is not complete, by the reason for which it ended."""
@@ -28,13 +26,13 @@ class Progress:
     """How far a response is."""
 
     status: Status
-    output: Sequence[object] = ()
+    output: Sequence[OutputItem] = ()
     usage: Usage | None = None
-    error: Mapping[str, object] | None = None
+    error: ResponseError | None = None
     incomplete: str | None = None
 
 
-def status_of_items(end: EndPiece) -> ItemStatus:
+def status_of_items(end: EndPiece) -> LastStatus:
     """Of the text that an answer ends with."""
     return "incomplete" if end.finish_reason in _INCOMPLETE else "completed"
 
@@ -50,11 +48,11 @@ def unanswered(failure: GenerationFailed, output: Output) -> Progress:
     """A response without one, and what there is of it."""
     output.close("incomplete")
     problem = failure.problem
-    error = {"code": _error_code(problem.http_status), "message": problem.message, "type": problem.code}
+    error: ResponseError = {"code": _error_code(problem.http_status), "message": problem.message, "type": problem.code}
     return Progress("cancelled" if failure.code == "cancelled" else "failed", output.items, error=error)
 
 
-def response_of(record: ResponseRecord, progress: Progress) -> dict[str, object]:
+def response_of(record: ResponseRecord, progress: Progress) -> ResponseBody:
     """The whole object. What is the default is told too."""
     request = record.request
     return {
@@ -71,7 +69,7 @@ def response_of(record: ResponseRecord, progress: Progress) -> dict[str, object]
     }
 
 
-def usage_of(usage: Usage) -> dict[str, object]:
+def usage_of(usage: Usage) -> ResponseUsage:
     """Tokens, with the names that responses have for them."""
     return {
         "input_tokens": usage.prompt_tokens,
@@ -82,7 +80,7 @@ def usage_of(usage: Usage) -> dict[str, object]:
     }
 
 
-def _asked(request: ResponseRequest) -> dict[str, object]:
+def _asked(request: ResponseRequest) -> Asked:
     reasoning = request.reasoning
     return {
         "background": bool(request.background),
@@ -104,7 +102,7 @@ def _asked(request: ResponseRequest) -> dict[str, object]:
     }
 
 
-def _chosen(request: ResponseRequest) -> object:
+def _chosen(request: ResponseRequest) -> str | dict[str, object]:
     chosen = request.tool_choice or "auto"
     return chosen if isinstance(chosen, str) else chosen.model_dump()
 

@@ -19,6 +19,7 @@ from exo.api.openai.responses.ids import RESPONSE_PREFIX
 from exo.api.openai.responses.output import Output
 from exo.api.openai.responses.records import ResponseRecord, keep
 from exo.api.openai.responses.requests import ResponseRequest
+from exo.api.openai.responses.shapes import ResponseBody
 from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
@@ -38,7 +39,7 @@ NAMES = {
     status_code=200,
     summary="Answer with a response",
     tags=["OpenAI"],
-    operation_class=operation(body=ResponseRequest, example=EXAMPLE, media_types=(JSON, EVENTS)),
+    operation_class=operation(body=ResponseRequest, example=EXAMPLE, answer=ResponseBody, media_types=(JSON, EVENTS)),
 )
 async def create_response(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model as items: whole, as a stream, or in the background. See docs/api.md for each parameter."""

@@ -7,6 +7,7 @@ from pydantic_core import to_json
 
 from exo.api.openai.responses.contents import TextPart
 from exo.api.openai.responses.items import FunctionCallItem, FunctionOutputItem, Item, MessageItem, ReasoningItem
+from exo.api.openai.responses.shapes import InputItems
 from exo.domain.ids import TaskId
 from exo.errors import Rejected
 
@@ -19,18 +20,18 @@ def listed(task_id: TaskId, items: Sequence[Item]) -> list[dict[str, object]]:
     ]
 
 
-def page(items: Sequence[dict[str, object]], limit: int, after: str | None) -> dict[str, object]:
+def page(items: Sequence[dict[str, object]], limit: int, after: str | None) -> InputItems:
     """A list's part. Raises Rejected where there is no item `after`."""
-    ids = [item["id"] for item in items]
+    ids = [str(item["id"]) for item in items]
     if after is not None and after not in ids:
         raise Rejected(f"the input has no item '{after[:100]}'", param="after")
     rest = items[ids.index(after) + 1 :] if after is not None else items
-    data = rest[:limit]
+    data = list(rest[:limit])
     return {
         "object": "list",
         "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
+        "first_id": str(data[0]["id"]) if data else None,
+        "last_id": str(data[-1]["id"]) if data else None,
         "has_more": len(rest) > limit,
     }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from exo.api.answer import GivenPiece
+from exo.api.openai.responses.shapes import CallItem, ItemStatus, OutputItem, OutputText, ReasoningText
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import ReasoningPiece, TextPiece, ToolCallPiece
@@ -16,7 +17,7 @@ Fields = Mapping[str, object]
 Event = tuple[str, Fields]
 """The type of an event without `response.`, and what it has besides."""
 Kind = Literal["message", "reasoning"]
-ItemStatus = Literal["completed", "incomplete"]
+LastStatus = Literal["completed", "incomplete"]
 
 _ID_PREFIXES: Mapping[str, str] = {"message": "msg_", "reasoning": "rs_", "function_call": "fc_"}
 _TEXTS: Mapping[Kind, str] = {"message": "output_text", "reasoning": "reasoning_text"}
@@ -37,7 +38,7 @@ class Output:
     """The items so far."""
 
     def __init__(self, task_id: TaskId) -> None:
-        self.items: list[Fields] = []
+        self.items: list[OutputItem] = []
         """Those that are complete."""
         self._task_id = task_id
         self._growing: _Growing | None = None
@@ -54,14 +55,14 @@ class Output:
             case _:
                 assert_never(piece)
 
-    def close(self, status: ItemStatus) -> Sequence[Event]:
+    def close(self, status: LastStatus) -> Sequence[Event]:
         """The text that is growing is all there is of it; the events that tell so."""
         growing, self._growing = self._growing, None
         if growing is None:
             return ()
         text = "".join(growing.texts)
         part = _part(growing.kind, text, growing.logprobs)
-        item = _text_item(growing.kind, self._id(growing.kind), status, [part])
+        item = _text_item(growing.kind, self._id(growing.kind), status, (text, growing.logprobs))
         logprobs = {"logprobs": growing.logprobs} if growing.kind == "message" else {}
         return [
             (f"{_TEXTS[growing.kind]}.done", {**growing.place, "text": text, **logprobs}),
@@ -82,7 +83,7 @@ class Output:
     def _open(self, kind: Kind) -> Sequence[Event]:
         identifier, index = self._id(kind), len(self.items)
         self._growing = _Growing(kind, {"item_id": identifier, "output_index": index, "content_index": 0})
-        item = _text_item(kind, identifier, "in_progress", [])
+        item = _text_item(kind, identifier, "in_progress")
         return [
             ("output_item.added", {"output_index": index, "item": item}),
             ("content_part.added", {**self._growing.place, "part": _part(kind, "", [])}),
@@ -90,16 +91,24 @@ class Output:
 
     def _call(self, call: ToolCallPiece) -> Sequence[Event]:
         """A call comes whole: its arguments are known to be JSON only when they are complete."""
-        place = {"item_id": self._id("function_call"), "output_index": len(self.items)}
-        item = {"id": place["item_id"], "type": "function_call", "call_id": call.id, "name": call.name}
+        identifier = self._id("function_call")
+        place = {"item_id": identifier, "output_index": len(self.items)}
+        begun: CallItem = {
+            "id": identifier,
+            "type": "function_call",
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": "",
+            "status": "in_progress",
+        }
         return [
-            ("output_item.added", {**place, "item": {**item, "arguments": "", "status": "in_progress"}}),
+            ("output_item.added", {**place, "item": begun}),
             ("function_call_arguments.delta", {**place, "delta": call.arguments}),
             ("function_call_arguments.done", {**place, "name": call.name, "arguments": call.arguments}),
-            self._done({**item, "arguments": call.arguments, "status": "completed"}),
+            self._done({**begun, "arguments": call.arguments, "status": "completed"}),
         ]
 
-    def _done(self, item: Fields) -> Event:
+    def _done(self, item: OutputItem) -> Event:
         self.items.append(item)
         return "output_item.done", {"output_index": len(self.items) - 1, "item": item}
 
@@ -107,13 +116,24 @@ class Output:
         return f"{_ID_PREFIXES[kind]}{self._task_id}_{len(self.items)}"
 
 
-def _text_item(kind: Kind, identifier: str, status: str, content: Sequence[Fields]) -> Fields:
+def _text_item(
+    kind: Kind, identifier: str, status: ItemStatus, told: tuple[str, Sequence[TokenLogprobs]] | None = None
+) -> OutputItem:
+    """`told`: its text and logprobs; None: there is none yet."""
     if kind == "reasoning":
-        return {"id": identifier, "type": kind, "summary": [], "content": content, "status": status}
-    return {"id": identifier, "type": kind, "role": "assistant", "content": content, "status": status}
+        thought = [] if told is None else [_reasoning(told[0])]
+        return {"id": identifier, "type": kind, "summary": [], "content": thought, "status": status}
+    said = [] if told is None else [_text(*told)]
+    return {"id": identifier, "type": kind, "role": "assistant", "content": said, "status": status}
 
 
-def _part(kind: Kind, text: str, logprobs: Sequence[TokenLogprobs]) -> Fields:
-    if kind == "reasoning":
-        return {"type": "reasoning_text", "text": text}
+def _part(kind: Kind, text: str, logprobs: Sequence[TokenLogprobs]) -> ReasoningText | OutputText:
+    return _reasoning(text) if kind == "reasoning" else _text(text, logprobs)
+
+
+def _reasoning(text: str) -> ReasoningText:
+    return {"type": "reasoning_text", "text": text}
+
+
+def _text(text: str, logprobs: Sequence[TokenLogprobs]) -> OutputText:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}

@@ -1,6 +1,7 @@
 """Responses that are kept: shown, followed, cancelled, deleted."""
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, delete, get, post
@@ -19,6 +20,7 @@ from exo.api.openai.responses.ids import RESPONSE_PREFIX, task_of
 from exo.api.openai.responses.listed import listed, page
 from exo.api.openai.responses.progress import progress_of
 from exo.api.openai.responses.records import ResponseRecord, find
+from exo.api.openai.responses.shapes import DeletedResponse, InputItems, ResponseBody
 from exo.api.openapi import EVENTS, JSON, operation
 from exo.api.streaming import EventFrames
 from exo.bus.chunks import delete_chunks
@@ -46,7 +48,7 @@ After = Annotated[str | None, QueryParameter(name="after", description="Items af
     "/v1/responses/{response_id:str}",
     summary="A response that is kept",
     tags=["OpenAI"],
-    operation_class=operation(media_types=(JSON, EVENTS)),
+    operation_class=operation(answer=ResponseBody, media_types=(JSON, EVENTS)),
 )
 async def show_response(
     request: Request[Any, Any, Any],
@@ -64,7 +66,13 @@ async def show_response(
     return await _shown(api, record)
 
 
-@post("/v1/responses/{response_id:str}/cancel", status_code=200, summary="Stop a response", tags=["OpenAI"])
+@post(
+    "/v1/responses/{response_id:str}/cancel",
+    status_code=200,
+    summary="Stop a response",
+    tags=["OpenAI"],
+    operation_class=operation(answer=ResponseBody),
+)
 async def cancel_response(response_id: str, api: Api) -> Response[bytes]:
     """Stop one that runs in the background; the response as it is then."""
     record = await find(api.bus, task_of(response_id))
@@ -75,17 +83,29 @@ async def cancel_response(response_id: str, api: Api) -> Response[bytes]:
     return await _shown(api, record)
 
 
-@delete("/v1/responses/{response_id:str}", status_code=200, summary="Delete a response", tags=["OpenAI"])
+@delete(
+    "/v1/responses/{response_id:str}",
+    status_code=200,
+    summary="Delete a response",
+    tags=["OpenAI"],
+    operation_class=operation(answer=DeletedResponse),
+)
 async def delete_response(response_id: str, api: Api) -> Response[bytes]:
     """Forget a response, what was asked for it, and what it gave; stop it where it runs."""
     record = await find(api.bus, task_of(response_id))
     await _stop(api, record, "its response was deleted")
     await delete_request(api.bus, record.task_id)
     await delete_chunks(api.bus, record.task_id)
-    return _json({"id": response_id, "object": "response", "deleted": True})
+    deleted: DeletedResponse = {"id": response_id, "object": "response", "deleted": True}
+    return _json(deleted)
 
 
-@get("/v1/responses/{response_id:str}/input_items", summary="What was asked", tags=["OpenAI"])
+@get(
+    "/v1/responses/{response_id:str}/input_items",
+    summary="What was asked",
+    tags=["OpenAI"],
+    operation_class=operation(answer=InputItems),
+)
 async def list_input_items(
     response_id: str, api: Api, limit: Limit = 20, order: Order = "desc", after: After = None
 ) -> Response[bytes]:
@@ -119,5 +139,5 @@ async def _stop(api: Api, record: ResponseRecord, reason: str) -> None:
         await send_command(api.bus, api.api_id, CancelGeneration(task_id=record.task_id, reason=reason))
 
 
-def _json(body: dict[str, object]) -> Response[bytes]:
+def _json(body: Mapping[str, object]) -> Response[bytes]:
     return Response(to_json(body), media_type="application/json")
