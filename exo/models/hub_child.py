@@ -16,9 +16,11 @@ import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import (
     HfApi,
+    ModelInfo,
     get_hf_file_metadata,  # pyright: ignore[reportUnknownVariableType]  its `dict` is bare
     hf_hub_url,
 )
@@ -27,6 +29,8 @@ from huggingface_hub.file_download import http_get  # pyright: ignore[reportUnkn
 from huggingface_hub.utils import (
     build_hf_headers,  # pyright: ignore[reportUnknownVariableType]  its `dict` is bare
     disable_progress_bars,
+    get_session,
+    hf_raise_for_status,
 )
 
 from exo.models.hub_exit import MISSING, REFUSED, UNREACHABLE
@@ -58,9 +62,12 @@ def _list(endpoint: str, repository: str, revision: str, output: str) -> None:
 
 
 def _search(endpoint: str, query: str, limit: str, output: str) -> None:
-    found = HfApi(endpoint=endpoint or None).list_models(
-        search=query or None, filter=RUNS, sort="downloads", limit=int(limit)
-    )
+    """What `HfApi.list_models` asks, once: that tries a hub which is away for half a minute, while somebody waits."""
+    address = f"{HfApi(endpoint=endpoint or None).endpoint}/api/models"
+    asked: dict[str, Any] = {"search": query, "filter": RUNS, "sort": "downloads", "limit": int(limit)}
+    response = get_session().get(address, params=asked, headers=build_hf_headers(), timeout=LISTING_SECONDS)
+    hf_raise_for_status(response)
+    found = [ModelInfo(**{"siblings": None, **one}) for one in response.json()[: int(limit)]]
     models = [
         {
             "id": one.id,

@@ -146,6 +146,15 @@ def hub() -> Iterator[Hub]:
         yield one
 
 
+@pytest.fixture(scope="module")
+def litellm_cleared() -> Iterator[None]:
+    """For modules that use litellm. Imported here, since it takes seconds."""
+    from litellm_calls import cleared
+
+    with cleared():
+        yield
+
+
 @pytest.fixture(scope="session")
 def vocabulary(embedded_model: Path) -> "Vocabulary":
     """The embedded model's, for constraints. Imported here, since transformers take a second."""

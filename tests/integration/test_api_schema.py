@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 import schemathesis
+from hub_server import hub_server
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import Failure, FailureGroup
@@ -32,6 +33,18 @@ guesses = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.fixture(scope="module")
+def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A node that reaches a hub: where there is none, the answers are those of a server at fault."""
+    node = Stack(tmp_path_factory.mktemp("node") / "home")
+    with hub_server() as hub:
+        node.environment["HF_ENDPOINT"] = hub.url
+        try:
+            yield node.start_ready()
+        finally:
+            node.stop()
 
 
 @pytest.fixture(scope="module")

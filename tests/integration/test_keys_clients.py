@@ -5,19 +5,17 @@ from typing import Any
 
 import anthropic
 import httpx
-import litellm
 import openai
 import pytest
 from api_keys import Secured
 from langchain_core.exceptions import ModelAuthenticationError, ModelPermissionDeniedError
 from langchain_openai import ChatOpenAI
 from litellm import exceptions
+from litellm_calls import WITH_LITELLM, complete
 
-pytestmark = pytest.mark.filterwarnings("ignore:Items .* on TypedDict class:UserWarning")
-"""litellm's types are not quite what pydantic likes."""
+pytestmark = WITH_LITELLM
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 Ask = Callable[[str, str], object]
-complete: Callable[..., Any] = litellm.completion
 
 
 def by_openai(url: str, secret: str) -> object:
@@ -55,7 +53,7 @@ CLIENTS = [
     (by_anthropic, anthropic.AuthenticationError, anthropic.PermissionDeniedError),
     (by_anthropic_with_a_token, anthropic.AuthenticationError, anthropic.PermissionDeniedError),
     (by_langchain, ModelAuthenticationError, ModelPermissionDeniedError),
-    (by_litellm, exceptions.AuthenticationError, exceptions.PermissionDeniedError),
+    (by_litellm, exceptions.AuthenticationError, exceptions.APIError),
     (by_litellm_as_anthropic, exceptions.AuthenticationError, exceptions.PermissionDeniedError),
 ]
 

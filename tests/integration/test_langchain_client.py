@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+import math
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, OpenAI
+from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
 from pydantic import BaseModel
 
 from tests.stack import Stack, wait_until
@@ -43,11 +44,16 @@ def opened(shared_stack: Stack, by_responses: bool) -> Opened:
 
     def model(**fields: Any) -> ChatOpenAI:
         settings: dict[str, Any] = {"model": "exo/scripted", "api_key": "none", "max_retries": 0, **fields}
-        # Its own client outlives the test's event loop.
-        own = {"http_async_client": httpx.AsyncClient(), "use_responses_api": by_responses}
-        return ChatOpenAI(base_url=f"{shared_stack.url}/v1", **own, **settings)
+        return ChatOpenAI(base_url=f"{shared_stack.url}/v1", use_responses_api=by_responses, **settings)
 
     return model
+
+
+@pytest.fixture
+async def unblocked() -> AsyncIterator[httpx.AsyncClient]:
+    """LangChain's own outlives the event loop of a test."""
+    async with httpx.AsyncClient() as one:
+        yield one
 
 
 def script(*tokens: str, **fields: object) -> str:
@@ -86,8 +92,8 @@ def test_a_stream_has_the_same_text_and_the_usage(opened: Opened) -> None:
     assert whole.usage_metadata["output_tokens"] == 3
 
 
-async def test_answers_come_without_blocking(opened: Opened) -> None:
-    model = opened()
+async def test_answers_come_without_blocking(opened: Opened, unblocked: httpx.AsyncClient) -> None:
+    model = opened(http_async_client=unblocked)
     assert (await model.ainvoke("one two")).text == "one two"
     assert summed([chunk async for chunk in model.astream("one two")]).text == "one two"
     assert [answer.text for answer in await model.abatch(["a", "b", "c"])] == ["a", "b", "c"]
@@ -163,8 +169,10 @@ def test_a6_a_failure_midway_is_an_exception(opened: Opened) -> None:
     assert text == "ab"
 
 
-async def test_a5_a_stream_that_is_closed_ends_its_generation(opened: Opened, client: httpx.Client) -> None:
-    stream = opened().astream(SLOW)
+async def test_a5_a_stream_that_is_closed_ends_its_generation(
+    opened: Opened, unblocked: httpx.AsyncClient, client: httpx.Client
+) -> None:
+    stream = opened(http_async_client=unblocked).astream(SLOW)
     assert await anext(stream)
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]  a generator, and typed as an iterator
     await asyncio.to_thread(wait_until, lambda: not client.get("/state/generations").json(), "the end", 2)
@@ -174,3 +182,13 @@ def test_a_text_is_continued_by_the_older_endpoint(shared_stack: Stack) -> None:
     model = OpenAI(base_url=f"{shared_stack.url}/v1", api_key="none", model="exo/scripted", max_retries=0)  # pyright: ignore
     assert model.invoke("one two") == "one two"
     assert "".join(model.stream("one two")) == "one two"
+
+
+async def test_texts_become_vectors(shared_stack: Stack, unblocked: httpx.AsyncClient) -> None:
+    # It would cut texts by OpenAI's tokens, which are not this model's.
+    settings: dict[str, Any] = {"model": "exo/scripted", "api_key": "none", "check_embedding_ctx_length": False}
+    model = OpenAIEmbeddings(base_url=f"{shared_stack.url}/v1", http_async_client=unblocked, **settings)
+    first, second = model.embed_documents(["The sea was calm.", "Birds came."])
+    assert math.isclose(math.hypot(*first), 1, rel_tol=1e-3)
+    assert first != second
+    assert await model.aembed_query("The sea was calm.") == first

@@ -55,6 +55,7 @@ DOWNLOAD_EVENTS = (DownloadRequested, DownloadCancelled, DownloadStarted, Downlo
 INSTANCE_EVENTS = (InstancePlaced, InstanceDeleted, InstanceFailed)
 GENERATION_EVENTS = (GenerationQueued, GenerationDispatched, CancellationRequested, GenerationFinished)
 KEY_EVENTS = (KeyCreated, KeyRevoked)
+MODEL_EVENTS = (ModelAdded, ModelForgotten)
 UPSETS = (RunnerFailed, RunnerStopped, DownloadFailed, NodeLost, NodeJoined, InstanceFailed, InstanceDeleted)
 """What ends other things with it."""
 

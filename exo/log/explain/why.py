@@ -130,8 +130,11 @@ class _Chain:
         await self._ends_of_placed()
 
     async def model(self, entity: Entity) -> None:
-        """A model: where it was fetched to, where it was put, and what became of that."""
-        await self._last_of([entity], (*causes.DOWNLOAD_EVENTS, InstancePlaced), 0, self.upto)
+        """A model: who made it known, where it was fetched to, where it was put, and what became of that."""
+        kinds = (*causes.MODEL_EVENTS, *causes.DOWNLOAD_EVENTS, InstancePlaced)
+        await self._last_of([entity], kinds, 0, self.upto)
+        if not self.found:
+            raise Rejected(f"nothing was done with {entity} yet: nodes told of it, and no more", code="not_found")
         await self._ends_of_placed()
 
     async def key(self, entity: Entity) -> None:
