@@ -10,6 +10,7 @@ from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Fatal, Rejected, one_line
 from exo.models.json_file import read_object
 from exo.runner.chat_templates import DEFAULT, check_templates
+from exo.runner.detokenizers import ByteFallbackDetokenizer, StreamDetokenizer, byte_tokens
 from exo.runner.history import Message, names, with_known_ids, with_written_arguments
 from exo.runner.output.detect import detect_format, opens_reasoning
 from exo.runner.output.detokenize import Detokenizer
@@ -28,7 +29,6 @@ os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 from tokenizers import Tokenizer as FastTokenizer
-from tokenizers.decoders import DecodeStream
 from transformers import AutoTokenizer
 
 PROMPT_END = 16
@@ -57,6 +57,7 @@ class HuggingFaceTokenizer:
         self._end_tokens = _end_tokens(folder, loaded.eos_token_id)
         check_templates(folder, self._templates(), self._try_template)
         self._added = fast.get_added_tokens_decoder()
+        self._byte_tokens = byte_tokens(fast)
         self._shown: dict[frozenset[str], Mapping[int, str]] = {}
         """Special tokens that stand for markers, by the markers: a model has few sets of them."""
         texts = {token.content for token in self._added.values()}
@@ -121,6 +122,8 @@ class HuggingFaceTokenizer:
                 for number, token in self._added.items()
                 if token.special and any(token.content in marker for marker in wanted)
             }
+        if self._byte_tokens:
+            return ByteFallbackDetokenizer(self._fast, self._byte_tokens, self._shown[wanted], is_first=not after)
         return StreamDetokenizer(self._fast, self._shown[wanted], self._whole_end(after))
 
     @property
@@ -174,27 +177,6 @@ class HuggingFaceTokenizer:
     def _try_template(self, template: str) -> None:
         conversation = [{"role": "user", "content": "Hello"}]
         self._chat.apply_chat_template(conversation, chat_template=template, add_generation_prompt=True, tokenize=False)
-
-
-class StreamDetokenizer:
-    """Incremental decoding: the text is the same as that of decoding all tokens at once, less an incomplete tail."""
-
-    __slots__ = ("_markers", "_stream", "_tokenizer")
-
-    def __init__(self, tokenizer: FastTokenizer, markers: Mapping[int, str], after: Sequence[int] = ()) -> None:
-        self._tokenizer = tokenizer
-        self._markers = markers
-        self._stream = DecodeStream(ids=list(after), skip_special_tokens=True)
-
-    def push(self, token: int) -> str:
-        """The text that has become certain with this token."""
-        if (marker := self._markers.get(token)) is not None:
-            return marker
-        return self._stream.step(self._tokenizer, token) or ""
-
-    def marker(self, token: int) -> str:
-        """The marker that the token stands for, empty where it is none."""
-        return self._markers.get(token, "")
 
 
 def _end_tokens(folder: Path, own: int | None) -> frozenset[int]:

@@ -76,6 +76,18 @@ def test_an_incomplete_character_is_dropped_at_the_end(tokenizer: HuggingFaceTok
     assert decode(tokenizer, tokens) == ["", "", ""]
 
 
+def test_a_vocabulary_with_byte_fallback_has_the_bytes_of_each_token_and_bears_any_of_them(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    vocabulary = {f"<0x{byte:02X}>": byte for byte in range(256)} | {"▁a": 256}
+    fast = Tokenizer(models.BPE(vocab=vocabulary, merges=[], byte_fallback=True))
+    fast.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    fast.add_special_tokens(["<end>"])
+    fast.save(str(folder / "tokenizer.json"))
+    tokenizer = HuggingFaceTokenizer(folder)
+    assert [tokenizer.token_bytes(token) for token in (0xE2, 0x0A, 256)] == [b"\xe2", b"\n", b" a"]
+    assert decode(tokenizer, [256, 0xE2, 0x98, 0x82, 0xF4, 0x41, 0xFF]) == [" a", "", "", "☂", "", "\ufffdA", "\ufffd"]
+
+
 def test_end_tokens_are_the_tokenizers_and_the_models(tokenizer: HuggingFaceTokenizer) -> None:
     assert tokenizer.end_tokens == {256, 7}
 

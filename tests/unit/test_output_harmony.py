@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, decoders, models
 
+from exo.runner.detokenizers import StreamDetokenizer
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.harmony.text import MARKERS, HarmonyText
 from exo.runner.output.harmony.tokens import HarmonyTokens
@@ -18,7 +19,6 @@ from exo.runner.output.pipeline import OutputPipeline
 from exo.runner.output.segments import Call, Reasoning, Segment, Text
 from exo.runner.output.source import TokenSource
 from exo.runner.output.tools.calls import ToolSchemas
-from exo.runner.tokenizer import StreamDetokenizer
 from tests.pipelines import joined
 from tests.vector_cases import Vector, problem, vectors
 
