@@ -58,13 +58,13 @@ class EngineThread:
         self._thread.start()
 
     async def run(self, take: Callable[[list[EngineOutput]], Awaitable[None]]) -> None:
-        """Await `take` with what each step gives, in order, without end. Raises what broke the engine."""
+        """Await `take` with what each step gives, in order, without end. Raises what broke the engine, or `take`."""
         sending = asyncio.create_task(self._send(take))
         try:
             await asyncio.wait({sending, self._broken}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             sending.cancel()
-        await self._broken
+        await (self._broken if self._broken.done() else sending)
 
     async def call(self, function: Callable[[Engine], T]) -> T:
         """What `function` returns, or raises, called between two steps."""
