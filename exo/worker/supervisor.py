@@ -51,12 +51,20 @@ class _Supervised:
 class Supervisor:
     """All runner processes of a node."""
 
-    def __init__(self, settings: Settings, bus: Bus, replica: Replica, changed: Callable[[], None]) -> None:
-        """`changed` is called when a process has ended."""
+    def __init__(
+        self,
+        settings: Settings,
+        bus: Bus,
+        replica: Replica,
+        changed: Callable[[], None],
+        cores: Callable[[], int] = compute_cores,
+    ) -> None:
+        """`changed` is called when a process has ended; `cores` are those to divide over the runners."""
         self._settings = settings
         self._bus = bus
         self._replica = replica
         self._changed = changed
+        self._cores = cores
         self._supervised: dict[RunnerId, _Supervised] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,7 +92,6 @@ class Supervisor:
             log_level=self._settings.log_level,
             log_format=self._settings.log_format,
             step_timeout=self._settings.step_timeout,
-            threads=self._threads(),
         )
         task = asyncio.create_task(self._run(supervised, spec))
         self._tasks.add(task)
@@ -154,13 +161,14 @@ class Supervisor:
             self._end(supervised)  # asked for while the process was being started
         assert child.stderr is not None  # asked for above
         said = asyncio.create_task(last_words(child.stderr))
-        code = await _told(child, spec)
+        # Only now, since others may have come or gone while it was being started.
+        code = await _told(child, spec.replaced({"threads": self._threads()}))
         await asyncio.wait([said], timeout=LAST_WORDS)
         return _final_status(supervised, code, said.result() if said.done() else "")
 
     def _threads(self) -> int:
         """A runner's part of the cores."""
-        return self._settings.cpu_threads or max(1, compute_cores() // max(1, len(self._supervised)))
+        return self._settings.cpu_threads or max(1, self._cores() // max(1, len(self._supervised)))
 
     def _share_cores(self) -> None:
         """Tell every runner that runs its part."""

@@ -1,6 +1,7 @@
 """The supervisor of runner processes, with real processes and a real server."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -30,6 +31,7 @@ from tests.stack import alive
 if TYPE_CHECKING:
     from conftest import NatsServer, Until
 
+CORES = 8
 MOMENTS = [milliseconds / 1000 for milliseconds in (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 60, 200, 600)]
 
 
@@ -46,7 +48,7 @@ async def supervisor(
     settings = load_settings(home=tmp_path, nats_url=nats_server.url, cluster="test", engine="scripted", step_timeout=2)
     async with following(bus) as replica:
         await until(lambda: replica.is_live, "the replica")
-        supervisor = Supervisor(settings, bus, replica, lambda: None)
+        supervisor = Supervisor(settings, bus, replica, lambda: None, cores=lambda: CORES)
         yield supervisor
         await supervisor.close()
 
@@ -142,6 +144,28 @@ async def test_a_runner_whose_folder_of_programs_is_gone_fails_with_the_reason(
     assert isinstance(failed, Failed)
     assert "/nowhere/python" in failed.reason
     await until(lambda: not supervisor.processes, "room for another try")
+
+
+async def test_the_cores_are_divided_over_the_runners_as_they_come_and_go(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: "Until"
+) -> None:
+    """Also over those that are started at the same moment."""
+    listener = tmp_path / "python"
+    listener.write_text(f"#!/bin/sh\nexec cat >{tmp_path}/told.$$\n")
+    listener.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(listener))
+
+    def told() -> list[list[int]]:
+        lines = [file.read_text().split("\n")[:-1] for file in tmp_path.glob("told.*")]
+        return sorted([json.loads(line)["threads"] for line in one] for one in lines)
+
+    for name in ("r1", "r2"):
+        supervisor.start(runner(name), "")
+    await until(lambda: told() == [[4], [4]], "half of the cores for each")
+    supervisor.start(runner("r3"), "")
+    await until(lambda: told() == [[2], [4, 2], [4, 2]], "a third of them for each")
+    supervisor.stop(RunnerId("r3"), "it is not wanted any more")
+    await until(lambda: told() == [[2], [4, 2, 4], [4, 2, 4]], "half of them again")
 
 
 async def test_files_in_the_folder_of_the_start_are_not_taken_for_pythons_own(
