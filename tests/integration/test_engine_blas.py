@@ -79,3 +79,18 @@ def test_a_cache_that_cannot_be_written_leaves_the_slow_one(tmp_path: Path) -> N
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     assert run("bind()\n" + PRODUCT, blocked) == "slow\n"
+
+
+def test_an_engine_tells_of_the_slow_one_in_one_line_with_the_reason(tmp_path: Path) -> None:
+    program = """
+import logging, sys
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+from exo.runner.engines.mlx.engine import MlxEngine
+from exo.runner.engines.threads import ThreadShare
+engine = MlxEngine(pathlib.Path("/dev/null"), ThreadShare())
+for _ in range(2):
+    engine.listen("127.0.0.1")
+"""
+    (line,) = run(program, tmp_path).splitlines()
+    assert line.startswith("matrix products on this CPU will be slow: ")
+    assert "/dev/null" in line
