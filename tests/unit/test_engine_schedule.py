@@ -3,7 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exo.runner.engines.mlx.schedule import OLDEST_EVERY, OVERRUN_PART, Slice, WaitingPrompt, next_slices, shared_passes
+from exo.runner.engines.mlx.schedule import (
+    OLDEST_EVERY,
+    OVERRUN_PART,
+    Slice,
+    WaitingPrompt,
+    affordable,
+    next_slices,
+    shared_passes,
+)
 from exo.runner.engines.mlx.slices import (
     BURST_STALL,
     BUSY_STALL,
@@ -121,6 +129,22 @@ def test_the_shortest_prompt_waits_for_no_more_than_its_share(lengths: list[int]
     shortest = min(prompts, key=lambda key: prompts[key])
     own_slices = -(-prompts[shortest] // (budget - PASS_TOKENS))
     assert steps_until_done(prompts, budget)[shortest] <= own_slices + own_slices // (OLDEST_EVERY - 1) + 1
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(17, 2100))
+def test_what_is_affordable_keeps_to_the_budget_with_all_its_padding(lengths: list[int], budget: int) -> None:
+    queue = [WaitingPrompt(str(at), left, at, left, can_share=True) for at, left in enumerate(lengths)]
+    slices = next_slices(queue, budget, step=1)
+    kept = affordable(slices, budget)
+    assert kept == slices[: len(kept)]
+    price = sum(PASS_TOKENS + len(group) * max(one.tokens for one in group) for group in shared_passes(kept))
+    assert len(kept) == 1 or price <= budget + budget // OVERRUN_PART
+
+
+def test_texts_of_one_length_are_all_affordable() -> None:
+    queue = [WaitingPrompt(str(at), 10, at, 10, can_share=True) for at in range(40)]
+    slices = next_slices(queue, 200, step=1)
+    assert len(affordable(slices, 200)) == len(slices) > 15
 
 
 def test_the_first_slice_is_small_and_measured_ones_keep_to_the_time() -> None:

@@ -9,7 +9,7 @@ from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, V
 from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
 from exo.runner.engines.mlx.hidden_states import HiddenStates
 from exo.runner.engines.mlx.passes import compute_passes
-from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, next_slices
+from exo.runner.engines.mlx.schedule import Slice, WaitingPrompt, affordable, next_slices
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.mlx.texts import Text, TextsRequest, rows_together
 from exo.runner.engines.ranks import Ranks
@@ -48,7 +48,8 @@ class Embeddings:
             WaitingPrompt((request, text), text.left, request.arrived, text.left, self._can_share(text))
             for request, text in texts
         ]
-        return compute_passes(next_slices(waiting, budget, self._steps), self._pace, self._compute_group)
+        slices = affordable(next_slices(waiting, budget, self._steps), budget)
+        return compute_passes(slices, self._pace, self._compute_group)
 
     def _can_share(self, text: Text) -> bool:
         return self._known.together and text.done == 0

@@ -8,6 +8,7 @@ least a quarter of the prefill however many short ones keep coming. What a promp
 A pass through the model has a price of its own, so that short prompts are cheaper together, padded to the longest.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -76,6 +77,19 @@ def shared_passes(slices: Sequence[Slice[Key]]) -> list[list[Slice[Key]]]:
             group = []
         group.append(one)
     return [*passes, group] if group else passes
+
+
+def affordable(slices: Sequence[Slice[Key]], budget: int) -> Sequence[Slice[Key]]:
+    """The first of these that their passes, with all padding, cost no more for than the budget and its overrun, but at
+    least one. `next_slices` takes all that share for one pass, which many short texts of different lengths are not."""
+    most = budget + budget // OVERRUN_PART
+    counts = range(1, len(slices) + 1)
+    return slices[: max(1, bisect_right(counts, most, key=lambda count: _price(slices[:count])))]
+
+
+def _price(slices: Sequence[Slice[Key]]) -> int:
+    """Units that they cost."""
+    return sum(PASS_TOKENS + len(group) * max(one.tokens for one in group) for group in shared_passes(slices))
 
 
 def _in_turn(prompts: Sequence[WaitingPrompt[Key]], step: int) -> list[WaitingPrompt[Key]]:
