@@ -7,10 +7,10 @@ from exo.domain.decide import ending
 from exo.domain.decide.runners import fail_runner
 from exo.domain.dispatch import dispatch
 from exo.domain.fold import fold
-from exo.domain.ids import NodeId
-from exo.domain.messages.events import CancellationRequested, DownloadFailed, Entry, Event, Recorded
+from exo.domain.ids import ModelId, NodeId
+from exo.domain.messages.events import CancellationRequested, DownloadFailed, Entry, Event, IdleTimeLimited, Recorded
 from exo.domain.runner_status import Connecting, Failed, Joining, Loading, Stopped, Waiting, Warming
-from exo.domain.state import Generation, Runner, State, host_of
+from exo.domain.state import Generation, IdleLimit, Runner, State, host_of, instances_of, is_ready
 
 _RUNNER_DEADLINES: dict[type, float] = {
     Waiting: limits.RUNNER_WAITING,
@@ -37,6 +37,7 @@ def advance(state: State, now: float, new_id: Callable[[], str], last_beats: Map
     events += _overdue_generations(after(state, events, now), now)
     events += _overdue_downloads(after(state, events, now), now)
     events += dispatch(after(state, events, now), now, new_id)
+    events += _idle_models(after(state, events, now), now)
     return events
 
 
@@ -94,6 +95,28 @@ def _overdue_downloads(state: State, now: float) -> list[Event]:
         for _, one in sorted(state.downloads.items())
         if one.status == "requested" and now - one.since > limits.RUNNER_WAITING
     ]
+
+
+def _idle_models(state: State, now: float) -> list[Event]:
+    """The end of models that nobody has asked for as long as somebody said."""
+    asked_for = {generation.model_id for generation in state.generations.values()}
+    return [
+        event
+        for model_id, limit in sorted(state.idle_limits.items())
+        if model_id not in asked_for and now - limit.since >= limit.seconds
+        for event in _unload(state, model_id, limit, now)
+    ]
+
+
+def _unload(state: State, model_id: ModelId, limit: IdleLimit, now: float) -> list[Event]:
+    """Its instances taken away. Where it never came to any, its limit, so that it does not bind whoever asks later."""
+    instances = instances_of(state, model_id)
+    if not instances:
+        is_over = now - limit.since >= limits.IDLE_UNPLACED
+        return [IdleTimeLimited(model_id=model_id, seconds=None)] if is_over else []
+    reason = f"nobody asked for it for {limit.seconds:g} s"
+    ready = [instance for instance in instances if is_ready(state, instance)]
+    return [event for instance in ready for event in ending.delete_instance(state, instance, reason)]
 
 
 def _overdue(generation: Generation, now: float) -> list[Event]:

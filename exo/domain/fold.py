@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from exo.domain import fold_cluster, fold_generations, fold_keys, fold_models
+from exo.domain import fold_cluster, fold_generations, fold_idle, fold_keys, fold_models
 from exo.domain.messages.events import Event, Recorded
 from exo.domain.state import State, StateChanges
 from exo.errors import ExoError
@@ -74,6 +74,8 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             return fold_cluster.without_instance(state, event.instance_id)
         case "InstanceFailed":
             return fold_cluster.instance_failed(state, event, time)
+        case "IdleTimeLimited":
+            return fold_idle.limited(state, event, time)
         case (
             "RunnerStarted"
             | "RunnerJoining"

@@ -8,7 +8,8 @@ from typing import assert_never
 
 from immutables import Map
 
-from exo.domain.ids import InstanceId
+from exo.domain import fold_idle
+from exo.domain.ids import InstanceId, ModelId
 from exo.domain.messages.events import (
     DownloadCancelled,
     DownloadFailed,
@@ -172,7 +173,9 @@ def without_instance(state: State, instance_id: InstanceId) -> StateChanges:
     runners = state.runners
     for runner_id in instance.runner_ids:
         runners = runners.delete(runner_id)
-    return {"instances": state.instances.delete(instance_id), "runners": runners}
+    changes = fold_idle.unloaded(state, instance.model_id)
+    changes["instances"], changes["runners"] = state.instances.delete(instance_id), runners
+    return changes
 
 
 def instance_failed(state: State, event: InstanceFailed, time: float) -> StateChanges:
@@ -193,10 +196,15 @@ def runner_moved(state: State, event: RunnerEvent, time: float) -> StateChanges:
         return {}
     moved = runner.replaced({"since": time, **_runner_changes(runner, event)})
     changes: StateChanges = {"runners": state.runners.set(event.runner_id, moved)}
-    if event.type == "RunnerReady" and state.failures:
-        model_id = state.instances[runner.instance_id].model_id
-        if model_id in state.failures:
-            changes["failures"] = state.failures.delete(model_id)
+    if event.type == "RunnerReady":
+        changes.update(_ready(state, state.instances[runner.instance_id].model_id, time))
+    return changes
+
+
+def _ready(state: State, model_id: ModelId, time: float) -> StateChanges:
+    changes = fold_idle.used(state, model_id, time)
+    if model_id in state.failures:
+        changes["failures"] = state.failures.delete(model_id)
     return changes
 
 

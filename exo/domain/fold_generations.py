@@ -3,6 +3,7 @@
 Each function gives the fields of State that are others afterwards.
 """
 
+from exo.domain import fold_idle
 from exo.domain.messages.events import (
     CancellationRequested,
     GenerationDispatched,
@@ -68,7 +69,7 @@ def finished(state: State, event: GenerationFinished, time: float) -> StateChang
         client=generation.client,
         dispatched_at=generation.dispatched_at,
     )
-    return {
-        "generations": state.generations.delete(event.task_id),
-        "ended": (*state.ended[1 - ENDED_KEPT :], ended),
-    }
+    changes = fold_idle.used(state, generation.model_id, time)
+    changes["generations"] = state.generations.delete(event.task_id)
+    changes["ended"] = (*state.ended[1 - ENDED_KEPT :], ended)
+    return changes

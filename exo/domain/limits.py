@@ -17,6 +17,10 @@ ROOM_UNKNOWN = 5
 """Seconds after which one who was refused should come again, where nothing tells how long a generation takes."""
 ROOM_MOST = 60
 """The most that is said instead."""
+IDLE_MOST = 365 * 86_400.0
+"""The longest time that an idle model can be told to stay; whoever wants more wants it to stay."""
+IDLE_UNPLACED = 60.0
+"""What was said of a model that is not there holds for so long: the request that it came with may be on its way."""
 
 QUEUED = 1800.0
 """A generation waits at most this long for a slot; bringing a cold model onto a disk is part of it."""

@@ -13,6 +13,8 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "cancel
 
 INTEGER_MOST = 2**31 - 1
 """MLX's integers have 32 bits."""
+SEEDS = 2**64
+"""So many different ones; a larger or a negative one stands for its rest."""
 TEMPERATURE_MOST = 2.0
 TOP_P_LEAST = 1e-6
 """Stands for a `top_p` of 0, which clients may send: only the likeliest token is left."""
@@ -60,12 +62,14 @@ class SamplingParams(Frozen):
     """Taken off a token's logit for each time that it has been generated."""
     logit_bias: Annotated[tuple[tuple[TokenNumber, Bias], ...], Field(max_length=BIASES_MOST)] = ()
     """Pairs of a token and what is added to its logit."""
-    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=SEEDS)] | None = None
     """The same seed draws the same, whatever runs beside it."""
     max_tokens: Count | None = None
     """None: up to the model's context."""
     stops_at_context: bool = False
     """Whether `max_tokens` that the context has no room for stand for what it has; else the request is refused."""
+    context: Count | None = None
+    """Most tokens of prompt and answer together, where that is less than the model's context."""
     stop: tuple[str, ...] = ()
     logprobs: Annotated[int, Field(ge=0, le=TOP_LOGPROBS_MOST)] | None = None
     """How many of the likeliest tokens are told at each position, beside the chosen one. None: nothing is told."""

@@ -112,6 +112,14 @@ class Failure(Frozen):
     at: NonNegativeFloat
 
 
+class IdleLimit(Frozen):
+    """How long a model stays that nobody asks for."""
+
+    seconds: NonNegativeFloat
+    since: NonNegativeFloat
+    """When it was last told, ready, or used; while a generation of it is live it is not idle."""
+
+
 class State(Frozen):
     """The cluster at one position of the log."""
 
@@ -131,6 +139,8 @@ class State(Frozen):
     """The last ENDED_KEPT, oldest first."""
     failures: PersistentMap[ModelId, Failure] = Field(default_factory=Map[ModelId, Failure])
     """Models whose last instance failed; cleared when one is ready."""
+    idle_limits: PersistentMap[ModelId, IdleLimit] = Field(default_factory=Map[ModelId, IdleLimit])
+    """Of models that do not stay until somebody needs the room."""
     keys: PersistentMap[KeyName, Key] = Field(default_factory=Map[KeyName, Key])
     """All that were ever made: a revoked one keeps its name."""
     added_models: PersistentMap[ModelId, ModelCard] = Field(default_factory=Map[ModelId, ModelCard])
@@ -151,6 +161,7 @@ class StateChanges(TypedDict, total=False):
     generations: Map[TaskId, Generation]
     ended: tuple[EndedGeneration, ...]
     failures: Map[ModelId, Failure]
+    idle_limits: Map[ModelId, IdleLimit]
     keys: Map[KeyName, Key]
     added_models: Map[ModelId, ModelCard]
 

@@ -24,6 +24,7 @@ from exo.domain.messages.commands import (
     CreateKey,
     DeleteInstance,
     ForgetModel,
+    LimitIdleTime,
     PlaceInstance,
     RevokeKey,
     StartDownload,
@@ -191,6 +192,8 @@ class Cluster:
                 return AddModel(card=card if first % 4 == 0 else ADDED)
             case 27:
                 return ForgetModel(model_id=_pick([card.model_id, ADDED.model_id], first))
+            case 28:
+                return LimitIdleTime(model_id=card.model_id, seconds=_pick((None, 0.0, 3.0, 300.0), first))
             case _:
                 return self._runner_seen(kind, first, second)
 
@@ -281,12 +284,12 @@ def _long(seed: int, length: int) -> list[Step]:
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
     joins += [(21, node, 1) for node in range(random.randrange(4))]
     runners = [8 if kind % 2 else 1 for kind in range(13, 21)]
-    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *runners, 1, 1, 1, 2, 1, 1, 1]
-    kinds = random.choices(range(28), weights, k=length)
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *runners, 1, 1, 1, 2, 1, 1, 1, 1]
+    kinds = random.choices(range(29), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
-_steps = st.tuples(st.integers(0, 27), st.integers(0, 63), st.integers(0, 63))
+_steps = st.tuples(st.integers(0, 28), st.integers(0, 63), st.integers(0, 63))
 histories = st.one_of(st.lists(_steps, max_size=40), st.builds(_long, st.integers(0, 2**32), st.integers(0, 150)))
 
 

@@ -16,6 +16,7 @@ from exo.domain.messages.commands import (
     CreateKey,
     DeleteInstance,
     ForgetModel,
+    LimitIdleTime,
     PlaceInstance,
     RevokeKey,
     StartDownload,
@@ -40,6 +41,7 @@ from exo.domain.state import State, is_ready
 COMMANDS = (
     PlaceInstance
     | DeleteInstance
+    | LimitIdleTime
     | StartDownload
     | CancelDownload
     | AddModel

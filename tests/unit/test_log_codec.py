@@ -77,6 +77,7 @@ FIELDS = {
     "CancellationRequested": '"task_id":"t","reason":"r"',
     "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
     "KeyCreated": f'"key":"k","digest":"{"0f" * 32}","scopes":["inference"]',
+    "IdleTimeLimited": '"model_id":"a/b","seconds":300.0',
     "KeyRevoked": '"key":"k"',
     "CommandRejected": f'{REJECTED},"retry_after":5',
     "Compacted": "0f" * 32,

@@ -11,6 +11,7 @@ from exo.domain.sampling import (
     BIASES_MOST,
     INTEGER_MOST,
     REPETITION_CONTEXT,
+    SEEDS,
     TEMPERATURE_MOST,
     TOP_P_LEAST,
     Bias,
@@ -22,7 +23,6 @@ from exo.domain.sampling import (
 )
 
 STOP_MOST = 4
-SEEDS = 2**64
 
 
 def _listed(value: object) -> object:

@@ -13,6 +13,7 @@ from exo.domain.messages.commands import (
     CreateKey,
     DeleteInstance,
     ForgetModel,
+    LimitIdleTime,
     PlaceInstance,
     RevokeKey,
     StartDownload,
@@ -68,6 +69,8 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId, q
                 return instances.place_instance(state, command, new_id)
             case DeleteInstance():
                 return instances.delete_instance(state, command)
+            case LimitIdleTime():
+                return instances.limit_idle_time(state, command)
             case StartDownload():
                 return downloads.start(state, command)
             case CancelDownload():

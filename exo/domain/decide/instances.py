@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from exo.domain.decide import ending
 from exo.domain.ids import InstanceId, ModelId, RunnerId
-from exo.domain.messages.commands import DeleteInstance, PlaceInstance
-from exo.domain.messages.events import Event, InstancePlaced
+from exo.domain.messages.commands import DeleteInstance, LimitIdleTime, PlaceInstance
+from exo.domain.messages.events import Event, IdleTimeLimited, InstancePlaced
 from exo.domain.model_card import ModelCard
 from exo.domain.placement import Placement, PlacementRequest, Refused, instance_from, place
 from exo.domain.state import State, damage_of, instances_of
@@ -65,6 +65,12 @@ def placed(placement: Placement, request: PlacementRequest, new_id: Callable[[],
         min_nodes=request.min_nodes,
         required_nodes=request.node_ids,
     )
+
+
+def limit_idle_time(state: State, command: LimitIdleTime) -> list[Event]:
+    """How long the model stays that nobody asks for. Raises Rejected where no node knows it."""
+    card_of(state, command.model_id)
+    return [IdleTimeLimited(model_id=command.model_id, seconds=command.seconds)]
 
 
 def delete_instance(state: State, command: DeleteInstance) -> list[Event]:

@@ -8,7 +8,7 @@ from exo.domain.base import Frozen
 from exo.domain.embedding import Gives
 from exo.domain.ids import TOKEN, ApiId, InstanceId, KeyName, ModelId, NodeId, TaskId
 from exo.domain.keys import Digest, Name, Scopes
-from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
+from exo.domain.limits import CONTEXT_MOST, IDLE_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.model_card import ModelCard
 from exo.domain.shard import Backend, EngineName, Sharding
 
@@ -42,6 +42,16 @@ class DeleteInstance(Frozen):
     type: Literal["DeleteInstance"] = "DeleteInstance"
     version: Literal[1] = 1
     instance_id: InstanceId
+
+
+class LimitIdleTime(Frozen):
+    """Have a model unloaded once nobody has asked for it for a while. It holds until the model is unloaded."""
+
+    type: Literal["LimitIdleTime"] = "LimitIdleTime"
+    version: Literal[1] = 1
+    model_id: ModelId
+    seconds: Annotated[float, Field(ge=0, le=IDLE_MOST)] | None
+    """None: it stays until somebody needs the room, as it does where nothing was said."""
 
 
 class StartDownload(Frozen):
@@ -127,6 +137,7 @@ class RevokeKey(Frozen):
 Command = Annotated[
     PlaceInstance
     | DeleteInstance
+    | LimitIdleTime
     | StartDownload
     | CancelDownload
     | AddModel

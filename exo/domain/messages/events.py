@@ -163,6 +163,16 @@ class InstanceFailed(Frozen):
     reason: str
 
 
+class IdleTimeLimited(Frozen):
+    """Somebody said how long a model stays that nobody asks for."""
+
+    type: Literal["IdleTimeLimited"] = "IdleTimeLimited"
+    version: Literal[1] = 1
+    model_id: ModelId
+    seconds: NonNegativeFloat | None
+    """None: until somebody needs the room."""
+
+
 class RunnerStarted(Frozen):
     """A process was started for a runner; it is connecting."""
 
@@ -333,6 +343,7 @@ Event = Annotated[
     | InstancePlaced
     | InstanceDeleted
     | InstanceFailed
+    | IdleTimeLimited
     | RunnerStarted
     | RunnerJoining
     | RunnerLoading

@@ -17,6 +17,7 @@ from exo.domain.messages.events import (
     GenerationDispatched,
     GenerationFinished,
     GenerationQueued,
+    IdleTimeLimited,
     InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
@@ -94,6 +95,8 @@ def subject_of(event: Event) -> Entity:
             return Entity("instance", event.instance.instance_id)
         case InstanceDeleted() | InstanceFailed():
             return Entity("instance", event.instance_id)
+        case IdleTimeLimited():
+            return Entity("model", event.model_id)
         case DownloadRequested() | DownloadCancelled() | DownloadStarted() | DownloadFinished() | DownloadFailed():
             return Entity("model", event.model_id)
         case ModelAdded():
@@ -143,11 +146,12 @@ def reasons_of(recorded: Recorded, before: Sequence[Recorded], decision: Sequenc
 
 _KEY_COMMANDS = {"CreateKey", "RevokeKey"}
 _INSTANCE_COMMANDS = {"PlaceInstance", "DeleteInstance", "StartDownload", "CancelDownload"}
-_MODEL_COMMANDS = {"AddModel", "ForgetModel"}
+_MODEL_COMMANDS = {"AddModel", "ForgetModel", "LimitIdleTime"}
 _COMMANDS = {"StartGeneration", "CancelGeneration", *_INSTANCE_COMMANDS, *_KEY_COMMANDS, *_MODEL_COMMANDS}
 _BY_FIRST: Mapping[type[Event], str] = {
     GenerationQueued: "StartGeneration",
     InstancePlaced: "PlaceInstance",
+    IdleTimeLimited: "LimitIdleTime",
     CancellationRequested: "CancelGeneration",
     KeyCreated: "CreateKey",
     KeyRevoked: "RevokeKey",

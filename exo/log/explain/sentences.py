@@ -16,6 +16,7 @@ from exo.domain.messages.events import (
     GenerationDispatched,
     GenerationFinished,
     GenerationQueued,
+    IdleTimeLimited,
     InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
@@ -71,6 +72,9 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return f"{event.model_id} was forgotten"
         case InstancePlaced() | InstanceDeleted() | InstanceFailed():
             return _instance(event, hosts)
+        case IdleTimeLimited():
+            until = "until somebody needs the room" if event.seconds is None else f"{event.seconds:g} s"
+            return f"{event.model_id} stays {until} when nobody asks for it"
         case RunnerStarted():
             return f"runner {short(event.runner_id)} was started as process {short(event.process)}"
         case RunnerJoining():

@@ -8,6 +8,11 @@ UNLIMITED_RESERVE = 2048
 refuse most of what fits; an answer of more than this is rare."""
 
 
+def context_limit(params: SamplingParams, model_context: int) -> int:
+    """Most tokens of prompt and answer together: the model's context, or less where a request wants that."""
+    return min(params.context or model_context, model_context)
+
+
 def limit_asked_for(params: SamplingParams, prompt_tokens: int, context: int) -> int | None:
     """The tokens of output that a request allows itself; None: all that the context has room for."""
     asked = params.max_tokens
@@ -25,7 +30,7 @@ def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -
         # Client libraries know the error by these words, where they do not look at its code.
         too_long = "the prompt is too long: " if prompt_tokens >= context else ""
         raise Rejected(
-            f"{too_long}this model's maximum context length is {context} tokens, but {asked} were asked for "
+            f"{too_long}the maximum context length is {context} tokens, but {asked} were asked for "
             f"({prompt_tokens} in the prompt, {max_tokens or 1} for the completion)",
             code="context_length_exceeded",
             param="messages",

@@ -189,8 +189,9 @@ class Engine(Protocol):
         """Queues a request, held to `guide` where there is one; its first output comes from a later `step`.
 
         Raises Rejected: `empty_prompt`; `context_length_exceeded` where the prompt and `max_tokens` (or one token)
-        are longer than the card's context, or than what memory could hold of it alone; `duplicate_task` where the
-        task is in flight. A request that fits only when others have ended waits, and fails in the end.
+        are longer than the card's context, than the request's own, or than what memory could hold of it alone;
+        `duplicate_task` where the task is in flight. A request that fits only when others have ended waits, and fails
+        in the end.
         """
         ...
 

@@ -17,7 +17,7 @@ from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
 from exo.models.vector_form import VectorForm
-from exo.runner.engines.admission import completion_limit, limit_asked_for
+from exo.runner.engines.admission import completion_limit, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput, VectorOutput
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.script import Fault, Script, parse_script
@@ -95,7 +95,7 @@ class ScriptedEngine:
         self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
     ) -> None:
         """Queues a request; the script alone says what comes. Raises Rejected, `invalid_script` too."""
-        context = self._card_for(task_id).context
+        context = context_limit(params, self._card_for(task_id).context)
         limit = completion_limit(len(prompt), limit_asked_for(params, len(prompt), context), context)
         script = parse_script(self._tokenizer.text(prompt))
         self._runs[task_id] = _Run(

@@ -14,7 +14,7 @@ from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
 from exo.models.integrity import check_folder
-from exo.runner.engines.admission import check_biases, limit_asked_for
+from exo.runner.engines.admission import check_biases, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.mlx.blas import BlasState, bind_fast_blas, set_blas_threads
 from exo.runner.engines.mlx.slices import SlicePace
@@ -106,8 +106,8 @@ class MlxEngine:
         model = self._model
         check_biases(params, model.tokenizer.vocabulary_size)
         choice = model.samplers.for_request(task_id, params, len(prompt), guide)
-        asked = limit_asked_for(params, len(prompt), model.card.context)
-        model.scheduler.submit(task_id, prompt, choice, asked, model.card.context)
+        context = context_limit(params, model.card.context)
+        model.scheduler.submit(task_id, prompt, choice, limit_asked_for(params, len(prompt), context), context)
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """Queues texts for vectors. Raises Rejected as the protocol says."""
