@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     """Web pages from these origins may call the API; `*`: from all."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed), AfterValidator(_hosts)] = ()
     """Names by which the API may be called without a key, beside this machine's own; `*`: all."""
+    ollama_at_root: bool = False
+    """Answer Ollama's endpoints also at `/api`, where its clients look for them, and not below `/ollama` alone."""
     default_model: Annotated[str, AfterValidator(_model_or_none)] = "HuggingFaceTB/SmolLM2-135M-Instruct"
     """Placed when the API starts, and used by `exo chat`; `none`: none."""
     engine: Literal["auto", "mlx", "scripted"] = "auto"

@@ -33,6 +33,9 @@ from exo.api.cluster import (
 from exo.api.context import Api
 from exo.api.error_responses import respond
 from exo.api.no_endpoint import answers_without_endpoint
+from exo.api.ollama import chat as ollama_chat
+from exo.api.ollama import generate, loaded, probes, pull
+from exo.api.ollama import models as ollama_models
 from exo.api.openai import bench, chat, completions, embeddings, models
 from exo.api.openai.responses import creating, stored
 from exo.api.openapi_document import DocumentConfig
@@ -43,8 +46,23 @@ BODY_MOST = 32 * 2**20
 """Bytes of a request's body."""
 
 
+def ollama_routes() -> list[HTTPRouteHandler]:
+    """Ollama's endpoints, by who may ask them."""
+    return [
+        *with_access(ANY_KEY, probes.show_alive, probes.show_version),
+        *with_access(ANY_KEY, ollama_models.list_tags, ollama_models.show_model, loaded.list_loaded),
+        *with_access(INFERENCE, ollama_chat.chat, generate.generate),
+        *with_access(ADMIN, pull.pull_model),
+    ]
+
+
 def routes() -> list[HTTPRouteHandler]:
     """Every endpoint, by who may ask it."""
+    return [*other_routes(), *ollama_routes()]
+
+
+def other_routes() -> list[HTTPRouteHandler]:
+    """Every endpoint that is none of Ollama's."""
     return [
         *with_access(EVERYBODY, health.health),
         *with_access(PROBES, health.ready),

@@ -20,6 +20,7 @@ from exo.api.hub import Hub
 from exo.api.loading import Loading
 from exo.api.metrics.ends import Ends
 from exo.api.metrics.meters import Meters
+from exo.api.ollama.at_root import with_ollama_at_root
 from exo.api.progress import log_progress
 from exo.api.server import Server, bind
 from exo.bus.address import without_password
@@ -78,7 +79,8 @@ async def _work(settings: Settings, front: Front, server: Server, meters: Meters
                 await subscribe_all_beats(bus, lambda beat: loading.take(beat, replica.state))
                 replica.listen(log_progress)
                 replica.listen(Ends(api_id, meters).listen)
-                front.app = create_app(api)
+                app = create_app(api)
+                front.app = with_ollama_at_root(app) if settings.ollama_at_root else app
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
                 if keys.is_locked:
                     await refuse_without_key(replica, settings.api_host)

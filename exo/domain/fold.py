@@ -86,9 +86,7 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             | "RunnerStopped"
         ):
             return fold_cluster.runner_moved(state, event, time)
-        case "KeyCreated":
-            return fold_keys.created(state, event, time)
-        case "KeyRevoked":
-            return fold_keys.revoked(state, event, time)
+        case "KeyCreated" | "KeyRevoked":
+            return fold_keys.changed(state, event, time)
         case _:
             assert_never(event)

@@ -8,6 +8,11 @@ from exo.domain.messages.events import KeyCreated, KeyRevoked
 from exo.domain.state import State, StateChanges
 
 
+def changed(state: State, event: KeyCreated | KeyRevoked, time: float) -> StateChanges:
+    """There is one more key, or one is good no more."""
+    return created(state, event, time) if isinstance(event, KeyCreated) else revoked(state, event, time)
+
+
 def created(state: State, event: KeyCreated, time: float) -> StateChanges:
     """One more key is good."""
     key = Key(name=event.key, digest=event.digest, scopes=event.scopes, created_at=time)

@@ -22,7 +22,7 @@ ROUTES = [
     pytest.param(method, re.sub(r"\{[^}]*\}", "none", path), access_of(one), id=f"{method} {path}")
     for one in routes()
     for path in one.paths
-    for method in one.http_methods
+    for method in sorted(one.http_methods)
 ]
 
 

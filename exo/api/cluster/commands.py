@@ -78,6 +78,15 @@ async def send(api: Api, command: Command, wait: float | None) -> Response[bytes
     if not wait:
         command_id = await send_command(api.bus, api.api_id, command)
         return _accepted(command_id)
+    command_id, events = await decide(api, command, wait)
+    return _outcome(command_id, events) if events else _accepted(command_id)
+
+
+async def decide(api: Api, command: Command, wait: float) -> tuple[MessageId, list[Recorded]]:
+    """A command's id, and what it led to; nothing where nothing was decided within `wait`, seconds.
+
+    Raises Rejected where it was refused.
+    """
     deadline = time.monotonic() + wait
     seen: set[MessageId | None] = set()
 
@@ -92,13 +101,11 @@ async def send(api: Api, command: Command, wait: float | None) -> Response[bytes
     finally:
         end()
     events = await _events_of(api, command_id, deadline) if decided else []
-    if not events:
-        return _accepted(command_id)
     for recorded in events:
         if isinstance(recorded.entry.event, CommandRejected):
             code = recorded.entry.event.code
             raise CommandRefused(recorded.entry.event.reason, code=code, param=_PARAMS.get(code))
-    return _outcome(command_id, events)
+    return command_id, events
 
 
 async def _events_of(api: Api, command_id: MessageId, deadline: float) -> list[Recorded]:

@@ -30,7 +30,7 @@ def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -
         # Client libraries know the error by these words, where they do not look at its code.
         too_long = "the prompt is too long: " if prompt_tokens >= context else ""
         raise Rejected(
-            f"{too_long}the maximum context length is {context} tokens, but {asked} were asked for "
+            f"{too_long}this model's maximum context length is {context} tokens, but {asked} were asked for "
             f"({prompt_tokens} in the prompt, {max_tokens or 1} for the completion)",
             code="context_length_exceeded",
             param="messages",

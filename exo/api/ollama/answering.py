@@ -1,0 +1,61 @@
+"""From a body to its answer, for chats and for prompts; or to a model that is loaded or unloaded, without one."""
+
+import time
+from typing import Any
+
+from litestar import Request, Response
+from litestar.response import Stream
+
+from exo.api import answering
+from exo.api.context import Api
+from exo.api.models_known import known_models
+from exo.api.ollama.answers import Writer, all_of
+from exo.api.ollama.keeping import keep, unload
+from exo.api.ollama.lines import MEDIA_TYPE, Lines
+from exo.api.ollama.names import find_tagged
+from exo.api.ollama.requests import ChatRequest, GenerateRequest
+from exo.api.openapi import JSON
+from exo.domain.ids import ModelId
+from exo.domain.messages.requests import GenerationRequest
+from exo.domain.sampling import SamplingParams
+
+ONE_TOKEN = GenerationRequest(prompt=".", params=SamplingParams(max_tokens=1))
+"""A model is loaded because somebody asks it for something."""
+
+
+async def answer(
+    api: Api, request: Request[Any, Any, Any], body: ChatRequest | GenerateRequest
+) -> Response[bytes] | Stream:
+    """What a body asks for. Raises what goes wrong before there is anything to send."""
+    writer = Writer(body.kind, body.model, time.time())
+    model_id = find_tagged(api.state, body.model).model_id
+    if not body.asks_for_answer:
+        return await _without_answer(api, request, body, model_id, writer)
+    await keep(api, model_id, body.keep_alive)
+    choices = await answering.start(api, model_id, [body.to_generation()], request.receive, body.names)
+    if body.is_stream:
+        return await answering.streamed(api, choices, Lines(writer).frames, MEDIA_TYPE)
+    ((given, end),) = await answering.whole(api, choices)
+    return _respond(writer.end(end, time.time(), all_of(given)))
+
+
+async def _without_answer(
+    api: Api,
+    request: Request[Any, Any, Any],
+    body: ChatRequest | GenerateRequest,
+    model_id: ModelId,
+    writer: Writer,
+) -> Response[bytes]:
+    if body.keep_alive == 0:
+        await unload(api, model_id)
+        return _respond(writer.no_answer("unload", time.time()))
+    await keep(api, model_id, body.keep_alive)
+    _, status = known_models(api.state)[model_id]
+    if status != "ready":
+        choices = await answering.start(api, model_id, [ONE_TOKEN], request.receive)
+        await answering.whole(api, choices)
+    return _respond(writer.no_answer("load", time.time()))
+
+
+def _respond(answer: bytes) -> Response[bytes]:
+    return Response(answer, media_type=JSON)

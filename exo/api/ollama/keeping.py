@@ -1,0 +1,36 @@
+"""How long a model stays loaded that nobody asks for, as clients say it with each request."""
+
+from exo.api.context import Api
+from exo.api.ollama.durations import FOREVER
+from exo.bus.inbox import send_command
+from exo.domain.ids import ModelId
+from exo.domain.messages.commands import LimitIdleTime
+from exo.domain.state import State, instances_of
+
+UNLOAD = 3.0
+"""Seconds to wait until a model is unloaded; one that still answers others takes longer."""
+
+
+async def keep(api: Api, model_id: ModelId, seconds: float | None) -> None:
+    """Have the model unloaded when nobody has asked for it for so long; None leaves that as it is.
+
+    Nothing is sent where State knows already. Raises Retryable where NATS stays away.
+    """
+    if seconds is None:
+        return
+    known = api.state.idle_limits.get(model_id)
+    wanted = None if seconds == FOREVER else seconds
+    if wanted != (known and known.seconds):
+        await send_command(api.bus, api.api_id, LimitIdleTime(model_id=model_id, seconds=wanted))
+
+
+async def unload(api: Api, model_id: ModelId) -> None:
+    """Have the model unloaded as soon as it answers nobody."""
+    if not instances_of(api.state, model_id):
+        return
+    await keep(api, model_id, 0.0)
+
+    def is_gone(state: State) -> bool:
+        return not instances_of(state, model_id)
+
+    await api.replica.wait_for(is_gone, UNLOAD)

@@ -1,0 +1,106 @@
+"""`GET /ollama/api/tags` and `POST /ollama/api/show`: the models there are, and one of them."""
+
+from typing import Any
+
+from litestar import HttpMethod, Request, Response, post, route
+from pydantic import JsonValue
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from exo.api.context import Api
+from exo.api.models_known import known_models
+from exo.api.ollama.descriptions import LONG_AGO, Details, details_of, digest_of, facts_of
+from exo.api.ollama.named import Named
+from exo.api.ollama.names import find_tagged, tagged
+from exo.api.openapi import JSON, operation
+from exo.api.strict import Unsupported
+from exo.domain.model_card import ModelCard
+
+
+class Tag(TypedDict):
+    """A model that is on a disk. `digest` is that of its card."""
+
+    name: str
+    model: str
+    modified_at: str
+    size: int
+    digest: str
+    details: Details
+
+
+class Tags(TypedDict):
+    """All of them, the ready ones first."""
+
+    models: list[Tag]
+
+
+class Shown(TypedDict):
+    """One model."""
+
+    license: str
+    modelfile: str
+    parameters: str
+    template: str
+    details: Details
+    model_info: dict[str, JsonValue]
+    capabilities: list[str]
+    modified_at: str
+
+
+class ShowRequest(Named):
+    """The body of `POST /ollama/api/show`."""
+
+    verbose: bool | None = None
+    """There is nothing that would be left out."""
+    system: Unsupported = None
+    template: Unsupported = None
+    options: Unsupported = None
+
+
+@route(
+    "/ollama/api/tags",
+    http_method=[HttpMethod.GET, HttpMethod.HEAD],
+    summary="Models on a disk",
+    tags=["Ollama"],
+    operation_class=operation(answer=Tags),
+)
+async def list_tags(api: Api) -> Response[bytes]:
+    """Every model that some node has on its disk, the ready ones first."""
+    cards = [card for card, status in known_models(api.state).values() if status != "obtainable"]
+    answer: Tags = {"models": [_tag(card) for card in cards]}
+    return Response(to_json(answer), media_type=JSON)
+
+
+@post(
+    "/ollama/api/show",
+    status_code=200,
+    summary="One model",
+    tags=["Ollama"],
+    operation_class=operation(body=ShowRequest, example={"model": "SmolLM2-135M-Instruct"}, answer=Shown),
+)
+async def show_model(request: Request[Any, Any, Any], api: Api) -> Response[bytes]:
+    """A model by its full or short name, on a disk or not."""
+    card = find_tagged(api.state, ShowRequest.model_validate_json(await request.body()).wanted)
+    answer: Shown = {
+        "license": card.license,
+        "modelfile": f"FROM {card.model_id}\n",
+        "parameters": "",
+        "template": "",
+        "details": details_of(card),
+        "model_info": dict(facts_of(card)),
+        "capabilities": ["completion"],
+        "modified_at": LONG_AGO,
+    }
+    return Response(to_json(answer), media_type=JSON)
+
+
+def _tag(card: ModelCard) -> Tag:
+    name = tagged(card.model_id)
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": LONG_AGO,
+        "size": card.weight_bytes,
+        "digest": digest_of(card),
+        "details": details_of(card),
+    }

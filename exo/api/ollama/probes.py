@@ -1,0 +1,43 @@
+"""What Ollama's clients ask first: whether anybody is there, and of which version."""
+
+from litestar import HttpMethod, MediaType, Response, route
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from exo import __version__
+from exo.api.openapi import JSON, operation
+
+ALIVE = "Ollama is running"
+"""Clients look for these words."""
+TEXT = "text/plain"
+
+
+class Version(TypedDict):
+    """exo's own."""
+
+    version: str
+
+
+@route(
+    "/ollama",
+    http_method=[HttpMethod.GET, HttpMethod.HEAD],
+    summary="Whether somebody is there",
+    tags=["Ollama"],
+    operation_class=operation(media_types=(TEXT,)),
+)
+async def show_alive() -> Response[str]:
+    """The words that Ollama says."""
+    return Response(ALIVE, media_type=MediaType.TEXT)
+
+
+@route(
+    "/ollama/api/version",
+    http_method=[HttpMethod.GET, HttpMethod.HEAD],
+    summary="The version",
+    tags=["Ollama"],
+    operation_class=operation(answer=Version),
+)
+async def show_version() -> Response[bytes]:
+    """That of exo."""
+    answer: Version = {"version": __version__}
+    return Response(to_json(answer), media_type=JSON)
