@@ -34,7 +34,7 @@ from exo.api.context import Api
 from exo.api.error_responses import respond
 from exo.api.no_endpoint import answers_without_endpoint
 from exo.api.ollama import chat as ollama_chat
-from exo.api.ollama import generate, loaded, probes, pull
+from exo.api.ollama import embed, generate, loaded, probes, pull
 from exo.api.ollama import models as ollama_models
 from exo.api.openai import bench, chat, completions, embeddings, models
 from exo.api.openai.responses import creating, stored
@@ -51,7 +51,7 @@ def ollama_routes() -> list[HTTPRouteHandler]:
     return [
         *with_access(ANY_KEY, probes.show_alive, probes.show_version),
         *with_access(ANY_KEY, ollama_models.list_tags, ollama_models.show_model, loaded.list_loaded),
-        *with_access(INFERENCE, ollama_chat.chat, generate.generate),
+        *with_access(INFERENCE, ollama_chat.chat, generate.generate, embed.embed_texts, embed.embed_text),
         *with_access(ADMIN, pull.pull_model),
     ]
 

@@ -312,3 +312,45 @@ def test_a_model_that_is_there_is_pulled_at_once(sdk: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError) as unknown:
         list(sdk.pull("llama3.2", stream=True))
     assert unknown.value.status_code == 404
+
+
+def test_a25_texts_become_vectors_of_length_one_in_their_order(sdk: ollama.Client, client: httpx.Client) -> None:
+    texts = ["the sea", "the land", "the sea"]
+    answer = sdk.embed(MODEL, texts)
+    assert (answer.model, answer.prompt_eval_count) == (MODEL, sum(map(len, texts)))
+    first, second, third = answer.embeddings
+    assert first == third != second
+    assert sum(number * number for number in first) == pytest.approx(1)
+    assert sdk.embed(MODEL, "the sea").embeddings == [first]
+    assert len(sdk.embed(MODEL, "the sea", dimensions=8).embeddings[0]) == 8
+    assert list(sdk.embeddings(MODEL, "the sea").embedding) == list(first)
+    body = {"model": MODEL, "input": "the sea"}
+    assert client.post("/v1/embeddings", json=body).json()["data"][0]["embedding"] == pytest.approx(first)
+
+
+async def test_texts_become_vectors_without_blocking(async_sdk: ollama.AsyncClient) -> None:
+    assert len((await async_sdk.embed(MODEL, ["a", "b"])).embeddings) == 2
+
+
+def test_without_a_text_there_is_no_vector(sdk: ollama.Client, client: httpx.Client) -> None:
+    assert sdk.embed(MODEL, []).embeddings == sdk.embed(MODEL, "").embeddings == []
+    assert client.post("/ollama/api/embeddings", json={"model": MODEL}).json() == {"embedding": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "words"),
+    [
+        ("embed", {"input": ["a", "x" * 9000]}, "input[1]"),
+        ("embed", {"input": 5}, "input"),
+        ("embed", {"input": "a", "truncate": True}, "truncate"),
+        ("embed", {"input": "a", "options": {"temperature": 1}}, "temperature"),
+        ("embed", {"input": "a", "top": 1}, "top"),
+        ("embeddings", {"prompt": "x" * 9000}, "prompt"),
+    ],
+)
+def test_what_cannot_become_a_vector_is_refused_by_name(
+    client: httpx.Client, path: str, fields: dict[str, object], words: str
+) -> None:
+    refused = client.post(f"/ollama/api/{path}", json={"model": MODEL, **fields})
+    assert refused.status_code == 400
+    assert words in refused.json()["error"]

@@ -8,19 +8,13 @@ from litestar.response import Stream
 
 from exo.api import answering
 from exo.api.context import Api
-from exo.api.models_known import known_models
 from exo.api.ollama.answers import Writer, all_of
-from exo.api.ollama.keeping import keep, unload
+from exo.api.ollama.keeping import keep, load, unload
 from exo.api.ollama.lines import MEDIA_TYPE, Lines
 from exo.api.ollama.names import find_tagged
 from exo.api.ollama.requests import ChatRequest, GenerateRequest
 from exo.api.openapi import JSON
 from exo.domain.ids import ModelId
-from exo.domain.messages.requests import GenerationRequest
-from exo.domain.sampling import SamplingParams
-
-ONE_TOKEN = GenerationRequest(prompt=".", params=SamplingParams(max_tokens=1))
-"""A model is loaded because somebody asks it for something."""
 
 
 async def answer(
@@ -50,10 +44,7 @@ async def _without_answer(
         await unload(api, model_id)
         return _respond(writer.no_answer("unload", time.time()))
     await keep(api, model_id, body.keep_alive)
-    _, status = known_models(api.state)[model_id]
-    if status != "ready":
-        choices = await answering.start(api, model_id, [ONE_TOKEN], request.receive)
-        await answering.whole(api, choices)
+    await load(api, model_id, request.receive)
     return _respond(writer.no_answer("load", time.time()))
 
 

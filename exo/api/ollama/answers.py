@@ -64,12 +64,12 @@ class Writer:
         """Nanoseconds and tokens. All that came before the prompt was computed counts as loading."""
         total, timings = max(0.0, now - self.asked_at), end.timings
         return {
-            "total_duration": _nanoseconds(total),
-            "load_duration": _nanoseconds(max(0.0, total - timings.prefill - timings.decode)),
+            "total_duration": nanoseconds(total),
+            "load_duration": nanoseconds(max(0.0, total - timings.prefill - timings.decode)),
             "prompt_eval_count": end.usage.prompt_tokens,
-            "prompt_eval_duration": _nanoseconds(timings.prefill),
+            "prompt_eval_duration": nanoseconds(timings.prefill),
             "eval_count": end.usage.completion_tokens,
-            "eval_duration": _nanoseconds(timings.decode),
+            "eval_duration": nanoseconds(timings.decode),
         }
 
 
@@ -88,5 +88,6 @@ def _call(call: ToolCallPiece) -> dict[str, object]:
     return {"id": call.id, "function": function}
 
 
-def _nanoseconds(seconds: float) -> int:
+def nanoseconds(seconds: float) -> int:
+    """As Ollama tells durations."""
     return round(seconds * NANOSECONDS)

@@ -1,12 +1,19 @@
-"""How long a model stays loaded that nobody asks for, as clients say it with each request."""
+"""Models loaded and unloaded, and how long they stay that nobody asks for, as clients say it with each request."""
 
+from exo.api import answering
 from exo.api.context import Api
+from exo.api.generations import Receive
+from exo.api.models_known import known_models
 from exo.api.ollama.durations import FOREVER
 from exo.bus.inbox import send_command
 from exo.domain.ids import ModelId
 from exo.domain.messages.commands import LimitIdleTime
+from exo.domain.messages.requests import GenerationRequest
+from exo.domain.sampling import SamplingParams
 from exo.domain.state import State, instances_of
 
+ONE_TOKEN = GenerationRequest(prompt=".", params=SamplingParams(max_tokens=1))
+"""A model is loaded because somebody asks it for something."""
 UNLOAD = 3.0
 """Seconds to wait until a model is unloaded; one that still answers others takes longer."""
 
@@ -22,6 +29,13 @@ async def keep(api: Api, model_id: ModelId, seconds: float | None) -> None:
     wanted = None if seconds == FOREVER else seconds
     if wanted != (known and known.seconds):
         await send_command(api.bus, api.api_id, LimitIdleTime(model_id=model_id, seconds=wanted))
+
+
+async def load(api: Api, model_id: ModelId, receive: Receive) -> None:
+    """Have the model loaded where it is not, and wait for that. Raises GenerationFailed where it cannot be."""
+    _, status = known_models(api.state)[model_id]
+    if status != "ready":
+        await answering.whole(api, await answering.start(api, model_id, [ONE_TOKEN], receive))
 
 
 async def unload(api: Api, model_id: ModelId) -> None:

@@ -45,6 +45,11 @@ def _only(default: float, reason: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+OF_ANSWERS = (
+    *("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty"),
+    *("frequency_penalty", "seed", "num_predict", "num_ctx", "stop"),
+)
+"""The options that have a meaning for an answer alone."""
 _BY_ITSELF = "exo places a model by what its nodes have"
 _NO_SUCH = "exo does not choose tokens that way"
 
@@ -87,6 +92,10 @@ class Options(Strict):
     vocab_only: Unsupported = None
     use_mlock: Unsupported = None
     embedding_only: Unsupported = None
+
+    def chosen(self) -> list[str]:
+        """Those that are given and say what an answer is like."""
+        return [name for name in OF_ANSWERS if getattr(self, name) is not None]
 
     def sampling(self, logprobs: int | None, constraint: Constraint | None) -> SamplingParams:
         """For the engine, with what requests have beside their options."""

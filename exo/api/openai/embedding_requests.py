@@ -1,6 +1,6 @@
 """The body of `POST /v1/embeddings`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
@@ -10,8 +10,11 @@ from exo.api.strict import ModelName, Strict
 from exo.domain.embedding import INPUTS_MOST, Dimensions, EmbeddingParams, Pooling
 from exo.domain.messages.requests import EmbeddingRequest
 
+T = TypeVar("T")
 
-def _few_enough(inputs: list[Prompt]) -> list[Prompt]:
+
+def few_enough(inputs: list[T]) -> list[T]:
+    """For validators. Raises PydanticCustomError where there are more texts than a request may have."""
     if len(inputs) > INPUTS_MOST:
         counts = {"count": len(inputs), "most": INPUTS_MOST}
         raise PydanticCustomError("many_inputs", "these are {count} texts, and {most} are the most", counts)
@@ -22,7 +25,7 @@ class EmbeddingsRequest(Strict):
     """A request for the vectors of one text or several. Null stands for the default throughout."""
 
     model: ModelName
-    input: Annotated[list[Prompt], Listed, Field(min_length=1), AfterValidator(_few_enough)]
+    input: Annotated[list[Prompt], Listed, Field(min_length=1), AfterValidator(few_enough)]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Dimensions | None = None
     pooling: Pooling | None = None
