@@ -22,6 +22,9 @@ REQUEST_PATIENCE = 30.0
 """Seconds that the text of a request is tried, while NATS stays away."""
 REQUEST_PAUSE = 0.5
 """Seconds between two tries."""
+STORED_WITHIN = 5.0
+"""Seconds that a payload may come after its task: a small one is not waited for, and a busy disk takes its time."""
+STORED_PAUSE = 0.02
 COMPILES_AT_ONCE = 2
 """Of formats. Most take milliseconds."""
 SHORT_PROMPT = 4096
@@ -49,9 +52,10 @@ class Texts:
 class Preparer:
     """Prepares requests for one model. What takes long does so in threads, and holds up no others."""
 
-    def __init__(self, bus: Bus, tokenizer: Tokenizer) -> None:
+    def __init__(self, bus: Bus, tokenizer: Tokenizer, stored_within: float = STORED_WITHIN) -> None:
         self._bus = bus
         self._tokenizer = tokenizer
+        self._stored_within = stored_within
         self._trials = Trials(tokenizer.vocabulary_source)
         self._compiles = ThreadPoolExecutor(COMPILES_AT_ONCE, "compile")
 
@@ -85,16 +89,18 @@ class Preparer:
         return await loop.run_in_executor(self._compiles, self._tokenizer.guide, request, prompt)
 
     async def _payload(self, task_id: TaskId) -> Payload:
-        deadline = time.monotonic() + REQUEST_PATIENCE
+        begun = time.monotonic()
         while True:
             try:
                 request = await get_payload(self._bus, task_id)
             except Retryable as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() - begun > REQUEST_PATIENCE:
                     raise Rejected(str(error), code="unavailable") from error
                 logger.info("%s; trying again", error)
                 await asyncio.sleep(REQUEST_PAUSE)
                 continue
-            if request is None:
+            if request is not None:
+                return request
+            if time.monotonic() - begun > self._stored_within:
                 raise Rejected("the request's text is gone: it is kept for one hour", code="request_expired")
-            return request
+            await asyncio.sleep(STORED_PAUSE)
