@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
+from pydantic import TypeAdapter
 
 from exo.api.answer import Answer, GivenPiece
 from exo.api.generation import Item, Note
 from exo.api.ollama.answers import Writer, all_of, timestamp
 from exo.api.ollama.lines import Lines
+from exo.api.ollama.shapes import ChatAnswer, GenerateAnswer
 from exo.domain.logprobs import TokenLogprob, TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Timings, Usage
@@ -32,6 +34,8 @@ LOGPROBS = TokenLogprobs(
 )
 
 Kind = Literal["chat", "generate"]
+SHAPES = {"chat": TypeAdapter[Any](ChatAnswer), "generate": TypeAdapter[Any](GenerateAnswer)}
+"""What the OpenAPI document says of an answer in one piece."""
 
 
 def end(reason: FinishReason = "stop", code: str = "") -> EndPiece:
@@ -43,7 +47,9 @@ def end(reason: FinishReason = "stop", code: str = "") -> EndPiece:
 def whole(kind: Kind, *pieces: GivenPiece, reason: FinishReason = "stop") -> dict[str, Any]:
     written = Writer(kind, "m:latest", ASKED).end(end(reason), NOW, all_of(Answer(list(pieces))))
     assert b"\n" not in written
-    return json.loads(written)
+    told = json.loads(written)
+    SHAPES[kind].validate_json(written)
+    return told
 
 
 def lines(kind: Kind, *items: Item) -> Sequence[dict[str, Any]]:

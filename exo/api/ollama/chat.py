@@ -9,6 +9,7 @@ from exo.api.context import Api
 from exo.api.ollama.answering import answer
 from exo.api.ollama.lines import MEDIA_TYPE
 from exo.api.ollama.requests import ChatRequest
+from exo.api.ollama.shapes import ChatAnswer
 from exo.api.openapi import JSON, operation
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "content": "Hello!"}]}
@@ -19,7 +20,7 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "cont
     status_code=200,
     summary="Answer a conversation",
     tags=["Ollama"],
-    operation_class=operation(body=ChatRequest, example=EXAMPLE, media_types=(JSON, MEDIA_TYPE)),
+    operation_class=operation(body=ChatRequest, example=EXAMPLE, answer=ChatAnswer, media_types=(JSON, MEDIA_TYPE)),
 )
 async def chat(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, as a stream unless told otherwise. See docs/api.md for each parameter."""

@@ -9,6 +9,7 @@ from exo.api.context import Api
 from exo.api.ollama.answering import answer
 from exo.api.ollama.lines import MEDIA_TYPE
 from exo.api.ollama.requests import GenerateRequest
+from exo.api.ollama.shapes import GenerateAnswer
 from exo.api.openapi import JSON, operation
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "Hello!"}
@@ -19,7 +20,9 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "Hello!"}
     status_code=200,
     summary="Answer a prompt",
     tags=["Ollama"],
-    operation_class=operation(body=GenerateRequest, example=EXAMPLE, media_types=(JSON, MEDIA_TYPE)),
+    operation_class=operation(
+        body=GenerateRequest, example=EXAMPLE, answer=GenerateAnswer, media_types=(JSON, MEDIA_TYPE)
+    ),
 )
 async def generate(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, as a stream unless told otherwise. See docs/api.md for each parameter."""
