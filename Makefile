@@ -30,6 +30,7 @@ type: .venv/installed-mlx .venv/installed-dev
 
 bench: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/python -m bench.pipeline_overhead
+	$(BIN)/python -m bench.api
 	$(BIN)/python -m bench.engine
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.master

@@ -120,7 +120,7 @@ class Wire:
     async def round_trip(self) -> float:
         """Seconds of a GET that needs nobody but the server itself."""
         began = time.perf_counter()
-        self._writer.write(b"GET /health HTTP/1.1\r\nhost: exo\r\n\r\n")
+        self._writer.write(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         head = await self._reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         await self._reader.readexactly(length)
@@ -129,7 +129,7 @@ class Wire:
     async def first_chunk(self, model: str, question: str) -> float:
         """Seconds from sending a request for a stream to its first content."""
         body = json.dumps({**chat(model, question, 16), "stream": True}).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: exo\r\ncontent-length: {len(body)}\r\n"
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
         began = time.perf_counter()
         self._writer.write(f"{head}content-type: application/json\r\n\r\n".encode() + body)
         received, first = b"", 0.0

@@ -20,6 +20,8 @@ REST = 5.0
 """Seconds without a call after which an idle engine is told so, again and again."""
 OUTSTANDING_MOST = 64
 """Steps whose outputs wait to be sent; the engine pauses beyond."""
+BEHIND = 8
+"""So many steps that wait are sent together: whoever sends them is slower than the engine, and sends less so."""
 
 
 class EngineThread:
@@ -58,7 +60,10 @@ class EngineThread:
         self._thread.start()
 
     async def run(self, take: Callable[[list[EngineOutput]], Awaitable[None]]) -> None:
-        """Await `take` with what each step gives, in order, without end. Raises what broke the engine, or `take`."""
+        """Await `take` with what each step gives, in order, without end; with what several gave where it falls behind.
+
+        Raises what broke the engine, or `take`.
+        """
         sending = asyncio.create_task(self._send(take))
         try:
             await asyncio.wait({sending, self._broken}, return_when=asyncio.FIRST_COMPLETED)
@@ -101,11 +106,14 @@ class EngineThread:
 
     async def _send(self, take: Callable[[list[EngineOutput]], Awaitable[None]]) -> None:
         while True:
-            outputs = await self._stepped.get()
+            steps = [await self._stepped.get()]
+            if self._stepped.qsize() >= BEHIND:
+                steps += [self._stepped.get_nowait() for _ in range(self._stepped.qsize())]
             try:
-                await take(outputs)
+                await take([output for outputs in steps for output in outputs])
             finally:
-                self._room.release()
+                for _ in steps:
+                    self._room.release()
 
     def _work(self) -> None:
         try:

@@ -11,7 +11,7 @@ from exo.bus.client import Bus
 from exo.bus.inbox import send_report
 from exo.bus.tasks import follow_tasks
 from exo.domain.ids import TaskId
-from exo.domain.messages.chunks import EndPiece
+from exo.domain.messages.chunks import EndPiece, Piece
 from exo.domain.messages.reports import GenerationEnded
 from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
 from exo.domain.runner_spec import RunnerSpec
@@ -22,6 +22,7 @@ from exo.runner.embedding import Embedding
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
+from exo.runner.joining import joined
 from exo.runner.preparing import Preparer, Prompt, Texts
 from exo.runner.prompts import echoed, open_output
 
@@ -164,22 +165,32 @@ class RunnerLoop:
         await self._finish(generation, generation.end("cancelled"))
 
     async def take_outputs(self, outputs: list[EngineOutput]) -> None:
-        """Send what a step of the engine gave."""
-        stopped: list[TaskId] = []
+        """Send what one step of the engine gave, or several together."""
+        given: dict[TaskId, list[EngineOutput]] = {}
         for output in outputs:
-            generation = self._live.get(output.task_id)
-            if generation is None:
-                continue
-            for piece in generation.take(output):
-                if isinstance(piece, EndPiece):
-                    del self._live[output.task_id]
-                    if _still_runs(output):
-                        stopped.append(output.task_id)
-                    await self._finish(generation, piece)
-                else:
-                    await self._chunks.send(output.task_id, piece)
+            given.setdefault(output.task_id, []).append(output)
+        stopped = [task_id for task_id, of_one in given.items() if await self._send_outputs(task_id, of_one)]
         if stopped:
             self._engine.cancel(stopped)
+
+    async def _send_outputs(self, task_id: TaskId, outputs: list[EngineOutput]) -> bool:
+        """Send what the engine gave for one request. Whether the engine would go on with one that is over."""
+        generation = self._live.get(task_id)
+        if generation is None:
+            return False
+        pieces: list[Piece] = []
+        still_runs = False
+        for output in outputs:
+            pieces += generation.take(output)
+            if pieces and isinstance(pieces[-1], EndPiece):
+                still_runs = _still_runs(output)
+                break
+        for piece in joined(pieces):
+            if not isinstance(piece, EndPiece):
+                await self._chunks.send(task_id, piece)
+            elif self._live.pop(task_id, None) is not None:
+                await self._finish(generation, piece)
+        return still_runs
 
     async def _finish(self, generation: Generation | Embedding, end: EndPiece) -> None:
         await self._end(generation.task, end, generation.said)

@@ -46,9 +46,8 @@ async def read_stream(port: int, number: int) -> bytes:
     script = {"tokens": tokens_of(number), "prefill": PREFILL, "pace": 0.1}
     body = {"model": "scripted", "stream": True, "messages": [{"role": "user", "content": json.dumps(script)}]}
     content = json.dumps(body).encode()
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(content)}\r\n\r\n"
-    )
+    lines = ("POST /v1/chat/completions HTTP/1.1", "host: localhost", "connection: close")
+    head = "".join(f"{line}\r\n" for line in (*lines, f"content-length: {len(content)}", ""))
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(head.encode() + content)
@@ -70,14 +69,17 @@ def body_of(answer: bytes) -> str:
 
 
 def check_stream(number: int, answer: bytes) -> None:
-    """Every token once and in order, one role, one finish reason, one end, and events numbered without a gap."""
+    """Every token once and in order, one role, one finish reason, one end, and events numbered without a gap. Tokens
+    may come together where a machine is too slow for all of them."""
     body = body_of(answer)
     lines = [line.removeprefix("data: ") for line in body.split("\n") if line.startswith("data: ")]
     assert lines.pop() == "[DONE]"
     deltas = [json.loads(line)["choices"][0] for line in lines]
-    assert [one["delta"].get("content") for one in deltas] == ["", *tokens_of(number), None]
-    assert [one["delta"].get("role") for one in deltas] == ["assistant", *[None] * (TOKENS + 1)]
-    assert [one["finish_reason"] for one in deltas] == [*[None] * (TOKENS + 1), "stop"]
+    contents = [one["delta"].get("content") for one in deltas]
+    assert (contents[0], contents[-1]) == ("", None)
+    assert "".join(contents[1:-1]) == "".join(tokens_of(number))
+    assert [one["delta"].get("role") for one in deltas] == ["assistant", *[None] * (len(deltas) - 1)]
+    assert [one["finish_reason"] for one in deltas] == [*[None] * (len(deltas) - 1), "stop"]
     ids = re.findall(r"^id: .+-(\d+)$", body, re.MULTILINE)
     assert ids == [str(index) for index in range(len(lines) + 1)]
 

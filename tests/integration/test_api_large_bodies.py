@@ -23,6 +23,7 @@ PROMPTS = {
     "/v1/responses": {"input": MEGABYTES},
     "/v1/messages": {**conversation(MEGABYTES), "max_tokens": 5},
 }
+ENVELOPES = {"/v1/messages": {"type", "error", "request_id"}}
 IMAGES = {
     "/v1/chat/completions": conversation(
         [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}"}}]
@@ -39,8 +40,7 @@ def refusal(client: httpx.Client, path: str, body: bytes, status: int) -> str:
     """What is said instead of an answer, in the API's envelope; the next request is answered."""
     answer = client.post(path, content=body)
     assert answer.status_code == status, answer.text[:300]
-    said = answer.json()
-    assert said["type"] == "error" if path == "/v1/messages" else said["error"]["code"]
+    assert set(answer.json()) == ENVELOPES.get(path, {"error"})
     hello = {"model": "scripted", **conversation("still there?")}
     assert client.post("/v1/chat/completions", json=hello).status_code == 200
     return answer.text
@@ -58,6 +58,16 @@ def test_a29_four_megabytes_of_text_reach_the_engine(client: httpx.Client, path:
 def test_a29_four_megabytes_of_base64_are_refused_by_name(client: httpx.Client, path: str) -> None:
     body = json.dumps({"model": "scripted", **IMAGES[path]}).encode()
     assert "image" in refusal(client, path, body, 400)
+
+
+def test_a29_four_megabytes_reach_the_engine_from_ollamas_clients(client: httpx.Client) -> None:
+    body = json.dumps({"model": "scripted", **conversation(MEGABYTES), "stream": False}).encode()
+    said = refusal(client, "/ollama/api/chat", body, 400)
+    assert "4000000" in said and "8192" in said
+
+
+def test_a29_a_body_over_the_limit_is_told_of_in_ollamas_envelope(client: httpx.Client) -> None:
+    assert "too large" in refusal(client, "/ollama/api/chat", b" " * (BODY_MOST + 1), 413).lower()
 
 
 @pytest.mark.parametrize("path", PROMPTS)

@@ -27,7 +27,7 @@ def hold(stack: Stack, address: str = ANNA) -> socket.socket:
     held = socket.create_connection(("127.0.0.1", stack.api_port), source_address=(address, 0))
     content = json.dumps(body(LONG, stream=True)).encode()
     held.sendall(
-        b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(content) + content
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(content) + content
     )
     return held
 
@@ -88,6 +88,14 @@ def test_one_more_than_may_wait_is_told_when_to_come_again(
     assert error["type"] == kind
     assert "2 requests wait for 'exo/scripted' already" in error["message"]
     assert "queue_full" in answer.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_ollamas_clients_are_told_in_ollamas_envelope(full: Stack, stream: bool) -> None:
+    answer = httpx.post(f"{full.url}/ollama/api/chat", json=body(HELLO, stream=stream), timeout=30)
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) >= 1
+    assert "2 requests wait for 'exo/scripted' already" in answer.json()["error"]
 
 
 def test_it_is_one_queue_for_all_api_processes(full: Stack, other_api: Stack) -> None:

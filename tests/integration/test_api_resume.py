@@ -74,7 +74,7 @@ def test_every_event_has_an_id_of_its_own(shared_stack: Stack) -> None:
 
 
 def test_the_rest_of_an_ended_stream_is_the_same_byte_for_byte(shared_stack: Stack, other_api: Stack) -> None:
-    request = body({"tokens": WORDS})
+    request = body({"tokens": WORDS, "pace": 0.01})
     events = streamed(shared_stack.url, request)
     assert text_of(events) == "".join(WORDS)
     for seen in (0, 7, len(events) - 2, len(events) - 1):
