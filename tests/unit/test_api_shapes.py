@@ -14,7 +14,9 @@ def described(handler: HTTPRouteHandler) -> Described:
     return handler.operation_class().to_schema().get(MARK, Described())
 
 
-@pytest.mark.parametrize("handler", routes(), ids=lambda handler: " ".join([*handler.http_methods, *handler.paths]))
+@pytest.mark.parametrize(
+    "handler", routes(), ids=lambda handler: " ".join([*sorted(handler.http_methods), *handler.paths])
+)
 def test_every_json_answer_has_a_shape(handler: HTTPRouteHandler) -> None:
     told = described(handler)
     assert (told.answer is None) == (JSON not in told.media_types or bool(ANY_JSON & handler.paths))
