@@ -1,7 +1,8 @@
 """A client that asks for many streams at once, and reads them as cheaply as Python can. A process of its own.
 
 One order as JSON on standard input, what was measured as JSON on standard output. All streams are told to begin at one
-moment, when all have been asked for: what counts is the time from the first token to the last.
+moment, when all have been asked for, those with a pace spread over it, so that tokens come one by one: what counts is
+the time from the first token to the last.
 """
 
 import asyncio
@@ -165,8 +166,9 @@ async def load(order: Order) -> Load:
     begin = time.monotonic() + LEAD + 1.5 * order.lead * order.streams
     loop.call_later(begin - time.monotonic() - LEAD / 10, watch.begin)
     streams: list[Stream] = []
-    for _ in range(order.streams):
-        stream = Stream(request_for(order, max(0.0, begin - time.monotonic())), watch)
+    for number in range(order.streams):
+        due = begin + order.pace * number / order.streams
+        stream = Stream(request_for(order, max(0.0, due - time.monotonic())), watch)
         await loop.create_connection(lambda stream=stream: stream, "127.0.0.1", order.port)
         await asyncio.sleep(order.lead)
         streams.append(stream)
