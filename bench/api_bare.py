@@ -16,7 +16,7 @@ from litestar import Litestar, Request, get, post
 from litestar.response import Stream
 from pydantic_core import to_json
 
-from exo.api.sse import DONE, HEADERS, MEDIA_TYPE
+from exo.api.generations.sse import DONE, HEADERS, MEDIA_TYPE
 
 
 @get("/ready")

@@ -34,7 +34,7 @@ def _ids() -> dict[str, str]:
 
 
 class TextLines(logging.Formatter):
-    """`15:04:05 I exo.api.front: GET /health: 200 [request_id=…]`."""
+    """`15:04:05 I exo.api.http.front: GET /health: 200 [request_id=…]`."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname).1s %(name)s: %(message)s", datefmt="%H:%M:%S")

@@ -1,1 +1,1 @@
-"""The HTTP API: OpenAI's chat endpoints, and the cluster's own."""
+"""The HTTP API: OpenAI's, Anthropic's and Ollama's endpoints, and the cluster's own."""

@@ -6,8 +6,9 @@ from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
 
 from exo import __version__
-from exo.api.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
 from exo.api.anthropic import counting, messages
+from exo.api.bodies.openapi_document import DocumentConfig
+from exo.api.bodies.query_names import refuse_unknown
 from exo.api.cluster import (
     adding,
     commands,
@@ -31,16 +32,15 @@ from exo.api.cluster import (
     models as cluster_models,
 )
 from exo.api.context import Api
-from exo.api.error_responses import respond
-from exo.api.no_endpoint import answers_without_endpoint
+from exo.api.http.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
+from exo.api.http.error_responses import respond
+from exo.api.http.no_endpoint import answers_without_endpoint
+from exo.api.http.web_pages import cors_of, refuse_foreign_page
 from exo.api.ollama import chat as ollama_chat
 from exo.api.ollama import embed, generate, loaded, probes, pull
 from exo.api.ollama import models as ollama_models
 from exo.api.openai import bench, chat, completions, embeddings, models
 from exo.api.openai.responses import creating, stored
-from exo.api.openapi_document import DocumentConfig
-from exo.api.query_names import refuse_unknown
-from exo.api.web_pages import cors_of, refuse_foreign_page
 
 BODY_MOST = 32 * 2**20
 """Bytes of a request's body."""

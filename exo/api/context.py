@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from litestar.handlers import BaseRouteHandler
 
-from exo.api.access import ANY_KEY, Access, Connection, Keys, access_of, current_address, current_key
 from exo.api.feed import Feed
-from exo.api.generations import Generations
-from exo.api.hosts import Hosts
+from exo.api.generations.generations import Generations
+from exo.api.http.access import ANY_KEY, Access, Connection, Keys, access_of, current_address, current_key
+from exo.api.http.hosts import Hosts
 from exo.api.hub import Hub
 from exo.api.loading import Loading
 from exo.api.metrics.meters import Meters

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from exo.api.exposure import has_good_key
-from exo.api.models_known import find_model, known_models
+from exo.api.http.exposure import has_good_key
+from exo.api.known.models import find_model, known_models
 from exo.bus.client import Bus
 from exo.bus.inbox import send_command
 from exo.bus.replica import Replica

@@ -5,24 +5,24 @@ import logging
 from contextlib import suppress
 from functools import partial
 
-from exo.api.access import Keys
 from exo.api.app import create_app
 from exo.api.cluster.health import reasons_against
 from exo.api.context import Api
 from exo.api.default_model import DefaultModel
-from exo.api.exposure import is_exposed, refuse_without_key
 from exo.api.feed import Feed
-from exo.api.file_limit import raise_file_limit
-from exo.api.front import Front
-from exo.api.generations import Generations
-from exo.api.hosts import Hosts, allowed_hosts
+from exo.api.generations.generations import Generations
+from exo.api.http.access import Keys
+from exo.api.http.exposure import is_exposed, refuse_without_key
+from exo.api.http.file_limit import raise_file_limit
+from exo.api.http.front import Front
+from exo.api.http.hosts import Hosts, allowed_hosts
+from exo.api.http.server import Server, bind
 from exo.api.hub import Hub
 from exo.api.loading import Loading
 from exo.api.metrics.ends import Ends
 from exo.api.metrics.meters import Meters
 from exo.api.ollama.at_root import with_ollama_at_root
 from exo.api.progress import log_progress
-from exo.api.server import Server, bind
 from exo.bus.address import without_password
 from exo.bus.beats import subscribe_all_beats
 from exo.bus.client import connect, new_id

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from exo.api.file_limit import raise_file_limit
+from exo.api.http.file_limit import raise_file_limit
 from tests.stack import Stack, wait_until
 
 STREAMS = 1000

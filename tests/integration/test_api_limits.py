@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from litestar import Litestar, Request, post
 
-from exo.api.connection import HEAD_MOST, HEADERS_MOST, REQUEST_MOST, Connection
-from exo.api.error_responses import respond
-from exo.api.front import Front
+from exo.api.http.connection import HEAD_MOST, HEADERS_MOST, REQUEST_MOST, Connection
+from exo.api.http.error_responses import respond
+from exo.api.http.front import Front
+from exo.api.http.server import Server, bind
 from exo.api.metrics.meters import Meters
-from exo.api.server import Server, bind
 from exo.process import end
 
 GET = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from litestar.types import Receive, Scope, Send
 
-from exo.api.front import Front
+from exo.api.http.front import Front
+from exo.api.http.server import Server, bind
 from exo.api.metrics.meters import Meters
-from exo.api.server import Server, bind
 
 if TYPE_CHECKING:
     from conftest import Until

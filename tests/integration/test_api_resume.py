@@ -9,7 +9,7 @@ from itertools import islice
 import httpx
 import pytest
 
-from exo.api.event_ids import parse_event_id
+from exo.api.generations.event_ids import parse_event_id
 from exo.api.openai.chat_answers import ID_PREFIX
 from exo.bus.client import connect
 from exo.bus.streams import CHUNKS

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 from api_keys import PAGE, SCOPES, Secured, bearer, create
 
-from exo.api.access import Access, access_of
 from exo.api.app import routes
+from exo.api.http.access import Access, access_of
 from exo.domain.keys import Scope
 from tests.stack import PROCESSES, wait_until
 

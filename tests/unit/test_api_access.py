@@ -3,8 +3,8 @@
 import pytest
 from litestar.handlers import HTTPRouteHandler
 
-from exo.api.access import ADMIN, EVERYBODY, INFERENCE, READ, Access, Keys, access_of, secrets_in
 from exo.api.app import routes
+from exo.api.http.access import ADMIN, EVERYBODY, INFERENCE, READ, Access, Keys, access_of, secrets_in
 from exo.domain.advance import after
 from exo.domain.ids import KeyName
 from exo.domain.keys import Scope, digest_of

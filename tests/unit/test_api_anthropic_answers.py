@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from exo.api.answer import Answer, GivenPiece
 from exo.api.anthropic.answers import message
 from exo.api.anthropic.events import EventWriter
-from exo.api.generation import Item, Note
+from exo.api.generations.answer import Answer, GivenPiece
+from exo.api.generations.generation import Item, Note
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Timings, Usage

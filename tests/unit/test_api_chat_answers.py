@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from exo.api.answer import Answer
-from exo.api.choices import Chosen
-from exo.api.event_ids import NoNumbers
-from exo.api.generation import Item, Note
+from exo.api.generations.answer import Answer
+from exo.api.generations.choices import Chosen
+from exo.api.generations.event_ids import NoNumbers
+from exo.api.generations.generation import Item, Note
+from exo.api.generations.streaming import EventFrames
 from exo.api.openai.answer import message_of
 from exo.api.openai.chat_answers import ChunkWriter, completion
-from exo.api.streaming import EventFrames
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason, Timings, Usage

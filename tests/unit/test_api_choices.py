@@ -2,8 +2,8 @@
 
 import asyncio
 
-from exo.api.choices import Choices, usage_together
-from exo.api.generation import NOTE_FIRST, Generation, Note
+from exo.api.generations.choices import Choices, usage_together
+from exo.api.generations.generation import NOTE_FIRST, Generation, Note
 from exo.api.metrics.meters import Meters
 from exo.api.openai.choice_requests import each_choice
 from exo.domain.ids import ModelId, TaskId

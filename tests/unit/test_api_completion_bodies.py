@@ -5,13 +5,13 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from exo.api.answer import Answer
-from exo.api.errors import Problem, validation_problem
-from exo.api.event_ids import NoNumbers
+from exo.api.generations.answer import Answer
+from exo.api.generations.event_ids import NoNumbers
+from exo.api.generations.streaming import EventFrames
+from exo.api.http.errors import Problem, validation_problem
 from exo.api.openai.completion_answers import CompletionWriter, completion
 from exo.api.openai.completion_logprobs import CompletionLogprobs
 from exo.api.openai.completion_requests import CompletionRequest
-from exo.api.streaming import EventFrames
 from exo.domain.constraint import Regex
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.logprobs import TokenLogprob, TokenLogprobs

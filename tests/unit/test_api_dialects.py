@@ -4,8 +4,17 @@ import json
 
 import pytest
 
-from exo.api.dialects import ANTHROPIC, OLLAMA, OPENAI, Dialect, anthropic_error, dialect_of, ollama_error, openai_error
-from exo.api.errors import STATUSES, Problem
+from exo.api.http.dialects import (
+    ANTHROPIC,
+    OLLAMA,
+    OPENAI,
+    Dialect,
+    anthropic_error,
+    dialect_of,
+    ollama_error,
+    openai_error,
+)
+from exo.api.http.errors import STATUSES, Problem
 
 PROBLEM = Problem("unsupported_parameter", "this is not supported", "top_z")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from exo.api.event_ids import EventId, EventNumbers, parse_event_id
-from exo.api.generation import Item, Note
+from exo.api.generations.event_ids import EventId, EventNumbers, parse_event_id
+from exo.api.generations.generation import Item, Note
+from exo.api.generations.streaming import EventFrames
 from exo.api.openai.chat_answers import ID_PREFIX, ChunkWriter
-from exo.api.streaming import EventFrames
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import Timings, Usage

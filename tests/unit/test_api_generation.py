@@ -1,6 +1,17 @@
 """One generation, fed with chunks, events and the time."""
 
-from exo.api.generation import ANSWER, GAP, GRACE, LONGEST, LOST, NOTE_EVERY, NOTE_FIRST, Generation, Item, Note
+from exo.api.generations.generation import (
+    ANSWER,
+    GAP,
+    GRACE,
+    LONGEST,
+    LOST,
+    NOTE_EVERY,
+    NOTE_FIRST,
+    Generation,
+    Item,
+    Note,
+)
 from exo.api.metrics.meters import Meters
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, PrefillPiece, TextPiece

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exo.api.hosts import allowed_hosts, host_in, is_loopback
+from exo.api.http.hosts import allowed_hosts, host_in, is_loopback
 from exo.errors import Rejected
 
 

@@ -3,7 +3,7 @@
 import pytest
 from immutables import Map
 
-from exo.api.models_known import find_model, known_models
+from exo.api.known.models import find_model, known_models
 from exo.domain.ids import ModelId, NodeId, RunnerId
 from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding

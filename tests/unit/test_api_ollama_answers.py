@@ -7,8 +7,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import TypeAdapter
 
-from exo.api.answer import Answer, GivenPiece
-from exo.api.generation import Item, Note
+from exo.api.generations.answer import Answer, GivenPiece
+from exo.api.generations.generation import Item, Note
 from exo.api.ollama.answers import Writer, all_of, timestamp
 from exo.api.ollama.lines import Lines
 from exo.api.ollama.shapes import ChatAnswer, GenerateAnswer

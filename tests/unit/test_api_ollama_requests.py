@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from exo.api.errors import Problem, validation_problem
+from exo.api.http.errors import Problem, validation_problem
 from exo.api.ollama.durations import FOREVER, Duration
 from exo.api.ollama.named import Named
 from exo.api.ollama.requests import ChatRequest, GenerateRequest

@@ -3,9 +3,9 @@
 import pytest
 
 from exo.api.anthropic.messages import NAMES as ANTHROPIC
+from exo.api.bodies.param_names import AS_IN_CHAT, Names, named
 from exo.api.openai.completions import NAMES as COMPLETIONS
 from exo.api.openai.responses.creating import NAMES as RESPONSES
-from exo.api.param_names import AS_IN_CHAT, Names, named
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.sampling import Timings, Usage
 

@@ -3,9 +3,9 @@
 import pytest
 
 from exo.api.cluster.health import why_not_ready
-from exo.api.errors import CommandRefused, problem_of
+from exo.api.http.errors import CommandRefused, problem_of
+from exo.api.known.nodes import find_node
 from exo.api.loading import Loading
-from exo.api.nodes_known import find_node
 from exo.api.progress import statuses_of
 from exo.domain.ids import RunnerId
 from exo.domain.instance import Instance

@@ -4,7 +4,7 @@ import pytest
 from litestar.handlers import HTTPRouteHandler
 
 from exo.api.app import routes
-from exo.api.openapi import JSON, MARK, Described
+from exo.api.bodies.openapi import JSON, MARK, Described
 
 ANY_JSON = {"/state/{path:path}"}
 """Paths whose answers may be any JSON."""

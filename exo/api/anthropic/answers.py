@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 from typing_extensions import TypedDict
 
-from exo.api.answer import Answer, GivenPiece
+from exo.api.generations.answer import Answer, GivenPiece
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, ToolCallPiece
 from exo.domain.sampling import Usage

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, JsonValue, Tag
 from pydantic_core import PydanticCustomError
 
-from exo.api.strict import Strict, by_field, field_of
+from exo.api.bodies.strict import Strict, by_field, field_of
 
 _UNREADABLE: Mapping[str, str] = {
     "image": "images",

@@ -18,7 +18,7 @@ from exo.api.anthropic.blocks import (
     joined,
     listed,
 )
-from exo.api.strict import Strict, by_field
+from exo.api.bodies.strict import Strict, by_field
 from exo.domain.messages.requests import ChatMessage, ToolCall
 
 Texts = Annotated[list[TextContent], BeforeValidator(listed), Field(min_length=1)]

@@ -8,11 +8,11 @@ from typing_extensions import TypedDict
 
 from exo.api.anthropic.messages import NAMES
 from exo.api.anthropic.requests import PromptRequest
+from exo.api.bodies.openapi import operation
+from exo.api.bodies.param_names import named_refusal
 from exo.api.context import Api
-from exo.api.models_known import find_model
-from exo.api.openapi import operation
-from exo.api.param_names import named_refusal
-from exo.api.ready_models import load
+from exo.api.known.models import find_model
+from exo.api.known.ready_models import load
 from exo.bus.client import new_id
 from exo.bus.counts import ask_count
 from exo.bus.requests import put_request

@@ -5,12 +5,12 @@ from typing import Literal, assert_never
 
 from pydantic_core import to_json
 
-from exo.api import sse
 from exo.api.anthropic.answers import ending_of, head_of, signature_of, usage_of
-from exo.api.choices import Chosen
-from exo.api.dialects import anthropic_error
-from exo.api.errors import failure
-from exo.api.generation import Item, Note
+from exo.api.generations import sse
+from exo.api.generations.choices import Chosen
+from exo.api.generations.generation import Item, Note
+from exo.api.http.dialects import anthropic_error
+from exo.api.http.errors import failure
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import Usage

@@ -6,14 +6,14 @@ from litestar import Request, Response, post
 from litestar.response import Stream
 from pydantic_core import to_json
 
-from exo.api import answering
 from exo.api.anthropic.answers import MessageOut, message
 from exo.api.anthropic.events import EventWriter
 from exo.api.anthropic.requests import MessagesRequest
+from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
-from exo.api.models_known import find_model
-from exo.api.openapi import EVENTS, JSON, operation
-from exo.api.request_ids import HEADER
+from exo.api.generations import answering
+from exo.api.http.request_ids import HEADER
+from exo.api.known.models import find_model
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello!"}]}
 NAMES = {
@@ -21,7 +21,7 @@ NAMES = {
     "reasoning_effort": "output_config.effort",
     ".function.parameters": ".input_schema",
 }
-"""Of parameters, as in `exo.api.param_names`."""
+"""Of parameters, as in `exo.api.bodies.param_names`."""
 
 
 @post(

@@ -8,8 +8,8 @@ from pydantic_core import PydanticCustomError, to_json
 from exo.api.anthropic.blocks import CacheControl
 from exo.api.anthropic.conversation import InputMessage, Texts, conversation
 from exo.api.anthropic.tools import ToolChoice, Tools, choice_of, demands_call, is_parallel, named_by
-from exo.api.strict import ModelName, StopSequence, Strict, Unsupported, by_field
-from exo.api.tool_names import check_demanded
+from exo.api.bodies.strict import ModelName, StopSequence, Strict, Unsupported, by_field
+from exo.api.bodies.tool_names import check_demanded
 from exo.domain.constraint import Constraint, JsonSchema
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
 from exo.domain.sampling import TOP_P_LEAST, Count, SamplingParams, TopK

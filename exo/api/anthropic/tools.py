@@ -6,8 +6,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, StringCo
 from pydantic_core import PydanticCustomError, to_json
 
 from exo.api.anthropic.blocks import CacheControl
-from exo.api.strict import Strict, Unsupported, by_field
-from exo.api.tool_names import TOOLS_MOST, check_different
+from exo.api.bodies.strict import Strict, Unsupported, by_field
+from exo.api.bodies.tool_names import TOOLS_MOST, check_different
 from exo.domain.messages.requests import Tool
 from exo.domain.messages.requests import ToolChoice as Choice
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from litestar import Request, Response, delete, post
 from pydantic import BaseModel, ConfigDict, Field
 
+from exo.api.bodies.openapi import command
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
-from exo.api.openapi import command
 from exo.domain.ids import ModelId
 from exo.domain.messages.commands import AddModel, ForgetModel
 from exo.domain.state import State, is_known

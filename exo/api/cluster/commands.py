@@ -9,11 +9,11 @@ from litestar import Response, get, post
 from litestar.params import QueryParameter
 from pydantic_core import to_json
 
-from exo.api.access import owns
+from exo.api.bodies.openapi import Outcome, command, operation
 from exo.api.context import Api
-from exo.api.errors import CommandRefused
-from exo.api.openapi import Outcome, command, operation
-from exo.api.task_names import task_named
+from exo.api.http.access import owns
+from exo.api.http.errors import CommandRefused
+from exo.api.known.tasks import task_named
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
 from exo.domain.ids import KeyName, MessageId, TaskId

@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import command, operation
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
-from exo.api.models_known import find_model
-from exo.api.nodes_known import find_node
-from exo.api.openapi import command, operation
+from exo.api.known.models import find_model
+from exo.api.known.nodes import find_node
 from exo.domain.ids import ModelId, NodeId
 from exo.domain.messages.commands import CancelDownload, StartDownload
 from exo.domain.state import Download, State, names_of

@@ -8,9 +8,9 @@ from litestar import get
 from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Stream
 
-from exo.api import sse
+from exo.api.bodies.openapi import EVENTS, operation
 from exo.api.context import Api
-from exo.api.openapi import EVENTS, operation
+from exo.api.generations import sse
 
 HEARTBEAT = 10.0
 """Seconds of silence before a sign of life."""

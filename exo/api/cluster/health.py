@@ -7,9 +7,9 @@ from litestar import Response, get
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
 from exo.api.loading import Loading
-from exo.api.openapi import operation
 from exo.api.progress import statuses_of
 from exo.bus.lease import holder
 from exo.domain.instance import Instance

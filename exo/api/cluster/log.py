@@ -9,10 +9,10 @@ from litestar.params import QueryParameter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.cluster.events import POSITION_MOST
 from exo.api.context import Api
 from exo.api.log_file import read_log
-from exo.api.openapi import operation
 from exo.domain.messages.events import Entry, Recorded
 from exo.domain.state import State
 from exo.errors import Rejected

@@ -8,11 +8,11 @@ from litestar import get
 from litestar.response import Stream
 from pydantic_core import to_json
 
-from exo.api import sse
+from exo.api.bodies.openapi import EVENTS, operation
 from exo.api.context import Api
-from exo.api.errors import problem_of
+from exo.api.generations import sse
+from exo.api.http.errors import problem_of
 from exo.api.log_file import read_log
-from exo.api.openapi import EVENTS, operation
 from exo.errors import ExoError
 from exo.log.store import LogStore
 from exo.log.verify import Verification, verify

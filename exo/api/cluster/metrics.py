@@ -6,9 +6,9 @@ from litestar import Response, get
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
 from exo.api.metrics.present import Present
-from exo.api.openapi import operation
 from exo.bus.events import bounds
 from exo.errors import Retryable
 

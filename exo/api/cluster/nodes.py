@@ -4,8 +4,8 @@ from litestar import Response, get
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.openapi import operation
 from exo.domain.node import Gpu
 from exo.domain.shard import EngineName
 from exo.domain.state import Node, names_of

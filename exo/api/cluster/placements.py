@@ -8,13 +8,13 @@ from pydantic import Field
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import command, operation
+from exo.api.bodies.strict import ModelName, Strict
 from exo.api.cluster.commands import Wait, send
 from exo.api.cluster.previews import Context, Model, ShardPreview, shards
 from exo.api.context import Api
-from exo.api.models_known import find_model
-from exo.api.nodes_known import find_node
-from exo.api.openapi import command, operation
-from exo.api.strict import ModelName, Strict
+from exo.api.known.models import find_model
+from exo.api.known.nodes import find_node
 from exo.domain.decide.instances import choose
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST, SLOTS_MOST
 from exo.domain.messages.commands import PlaceInstance

@@ -8,10 +8,10 @@ from litestar.params import QueryParameter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.models_known import find_model
-from exo.api.nodes_known import find_node
-from exo.api.openapi import operation
+from exo.api.known.models import find_model
+from exo.api.known.nodes import find_node
 from exo.domain.ids import NodeId
 from exo.domain.limits import CONTEXT_MOST, NODES_MOST
 from exo.domain.placement.previews import BACKENDS, SHARDINGS, Preview, previews

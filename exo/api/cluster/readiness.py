@@ -7,11 +7,11 @@ from litestar.params import QueryParameter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.cluster.previews import Model
 from exo.api.context import Api
-from exo.api.models_known import find_model
-from exo.api.openapi import operation
-from exo.api.ready_models import wait_ready
+from exo.api.known.models import find_model
+from exo.api.known.ready_models import wait_ready
 from exo.domain.ids import InstanceId
 
 PATIENCE = 60.0

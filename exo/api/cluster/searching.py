@@ -7,9 +7,9 @@ from litestar.params import QueryParameter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.models_known import Availability, known_models
-from exo.api.openapi import operation
+from exo.api.known.models import Availability, known_models
 from exo.domain.state import State
 from exo.errors import Rejected
 from exo.models.hub_search import HubModel

@@ -6,8 +6,8 @@ from typing import Any, cast
 from litestar import Response, get
 from pydantic_core import from_json, to_json
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.openapi import operation
 from exo.domain.state import State
 from exo.errors import Rejected
 

@@ -7,10 +7,10 @@ from litestar.params import QueryParameter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.cluster.log import answer_from_log
 from exo.api.context import Api
-from exo.api.openapi import operation
-from exo.api.task_names import task_named
+from exo.api.known.tasks import task_named
 from exo.domain.instance import Instance
 from exo.log.explain import traces
 from exo.log.explain.traces import Trace

@@ -8,8 +8,8 @@ from litestar.params import QueryParameter
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.openapi import operation
 from exo.errors import Fatal, Rejected
 
 By = Annotated[

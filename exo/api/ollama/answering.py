@@ -6,14 +6,14 @@ from typing import Any
 from litestar import Request, Response
 from litestar.response import Stream
 
-from exo.api import answering
+from exo.api.bodies.openapi import JSON
 from exo.api.context import Api
+from exo.api.generations import answering
 from exo.api.ollama.answers import Writer, all_of
 from exo.api.ollama.keeping import keep, load, unload
 from exo.api.ollama.lines import MEDIA_TYPE, Lines
 from exo.api.ollama.names import find_tagged
 from exo.api.ollama.requests import ChatRequest, GenerateRequest
-from exo.api.openapi import JSON
 from exo.domain.ids import ModelId
 
 

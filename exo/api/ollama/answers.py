@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic_core import to_json
 
-from exo.api.answer import Answer
+from exo.api.generations.answer import Answer
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, ToolCallPiece
 

@@ -9,8 +9,11 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.param_names import Names
+from exo.api.bodies.strict import ModelName, Strict
 from exo.api.context import Api
-from exo.api.embedding import NAMES, Embedded, embed, numbers
+from exo.api.generations.embedding import NAMES, Embedded, embed, numbers
 from exo.api.ollama.answers import nanoseconds
 from exo.api.ollama.durations import Duration
 from exo.api.ollama.keeping import keep, load
@@ -19,9 +22,6 @@ from exo.api.ollama.options import Options
 from exo.api.ollama.requests import NotCut
 from exo.api.openai.embedding_requests import few_enough
 from exo.api.openai.prompts import Listed
-from exo.api.openapi import JSON, operation
-from exo.api.param_names import Names
-from exo.api.strict import ModelName, Strict
 from exo.domain.embedding import Dimensions, EmbeddingParams
 from exo.domain.messages.requests import EmbeddingRequest
 

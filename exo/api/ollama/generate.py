@@ -5,12 +5,12 @@ from typing import Any
 from litestar import Request, Response, post
 from litestar.response import Stream
 
+from exo.api.bodies.openapi import JSON, operation
 from exo.api.context import Api
 from exo.api.ollama.answering import answer
 from exo.api.ollama.lines import MEDIA_TYPE
 from exo.api.ollama.requests import GenerateRequest
 from exo.api.ollama.shapes import GenerateAnswer
-from exo.api.openapi import JSON, operation
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "Hello!"}
 

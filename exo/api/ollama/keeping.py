@@ -1,9 +1,9 @@
 """Models loaded and unloaded, and how long they stay that nobody asks for, as clients say it with each request."""
 
-from exo.api import answering
 from exo.api.context import Api
-from exo.api.generations import Receive
-from exo.api.models_known import known_models
+from exo.api.generations import answering
+from exo.api.generations.generations import Receive
+from exo.api.known.models import known_models
 from exo.api.ollama.durations import FOREVER
 from exo.bus.inbox import send_command
 from exo.domain.ids import ModelId

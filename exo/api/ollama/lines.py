@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from exo.api.choices import Chosen
-from exo.api.dialects import ollama_error
-from exo.api.errors import Problem, failure
-from exo.api.generation import Item, Note
+from exo.api.generations.choices import Chosen
+from exo.api.generations.generation import Item, Note
+from exo.api.http.dialects import ollama_error
+from exo.api.http.errors import Problem, failure
 from exo.api.ollama.answers import NOTHING, Said, Writer
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 

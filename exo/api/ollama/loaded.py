@@ -6,11 +6,11 @@ from litestar import Response, get
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import JSON, operation
 from exo.api.context import Api
 from exo.api.ollama.answers import timestamp
 from exo.api.ollama.descriptions import Details, details_of, digest_of
 from exo.api.ollama.names import tagged
-from exo.api.openapi import JSON, operation
 from exo.domain.ids import ModelId
 from exo.domain.instance import Instance
 from exo.domain.placement.memory import promised_bytes

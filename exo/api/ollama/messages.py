@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.strict import Strict
+from exo.api.bodies.strict import Strict
 from exo.domain.messages.requests import ChatMessage, ToolCall
 
 

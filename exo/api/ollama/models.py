@@ -7,13 +7,13 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.strict import Unsupported
 from exo.api.context import Api
-from exo.api.models_known import known_models
+from exo.api.known.models import known_models
 from exo.api.ollama.descriptions import LONG_AGO, Details, details_of, digest_of, facts_of
 from exo.api.ollama.named import Named
 from exo.api.ollama.names import find_tagged, tagged
-from exo.api.openapi import JSON, operation
-from exo.api.strict import Unsupported
 from exo.domain.model_card import ModelCard
 
 

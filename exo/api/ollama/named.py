@@ -3,7 +3,7 @@
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from exo.api.strict import Strict
+from exo.api.bodies.strict import Strict
 
 
 class Named(Strict):

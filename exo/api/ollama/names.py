@@ -1,6 +1,6 @@
 """Names of models as Ollama has them, with a tag. exo has one version of each model, which is the latest."""
 
-from exo.api.models_known import find_model
+from exo.api.known.models import find_model
 from exo.domain.ids import ModelId
 from exo.domain.model_card import ModelCard
 from exo.domain.state import State

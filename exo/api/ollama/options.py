@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from exo.api.strict import StopSequence, Strict, Unsupported
+from exo.api.bodies.strict import StopSequence, Strict, Unsupported
 from exo.domain.constraint import Constraint
 from exo.domain.sampling import (
     INTEGER_MOST,

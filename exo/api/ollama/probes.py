@@ -5,7 +5,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo import __version__
-from exo.api.openapi import JSON, operation
+from exo.api.bodies.openapi import JSON, operation
 
 ALIVE = "Ollama is running"
 """Clients look for these words."""

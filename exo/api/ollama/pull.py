@@ -9,18 +9,18 @@ from litestar.response import Stream
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from exo.api import sse
+from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.strict import Unsupported
 from exo.api.cluster.commands import decide
 from exo.api.context import Api
-from exo.api.dialects import ollama_error
-from exo.api.errors import CommandRefused, Problem
+from exo.api.generations import sse
+from exo.api.http.dialects import ollama_error
+from exo.api.http.errors import CommandRefused, Problem
 from exo.api.ollama.descriptions import digest_of
 from exo.api.ollama.lines import MEDIA_TYPE
 from exo.api.ollama.named import Named
 from exo.api.ollama.names import find_tagged
 from exo.api.ollama.pulling import Pull, node_for, pull_on
-from exo.api.openapi import JSON, operation
-from exo.api.strict import Unsupported
 from exo.domain.ids import NodeId
 from exo.domain.messages.commands import StartDownload
 from exo.domain.model_card import ModelCard

@@ -5,12 +5,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, JsonValue, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, to_json
 
+from exo.api.bodies.param_names import Names
+from exo.api.bodies.strict import ModelName, Strict, Unsupported
 from exo.api.ollama.durations import Duration
 from exo.api.ollama.messages import Images, Message, conversation
 from exo.api.ollama.options import Options
 from exo.api.openai.tools import Tools
-from exo.api.param_names import Names
-from exo.api.strict import ModelName, Strict, Unsupported
 from exo.domain.constraint import Constraint, JsonObject, JsonSchema
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import ChatMessage, GenerationRequest, ReasoningEffort
@@ -55,7 +55,7 @@ class AnswerRequest(Strict):
 
     kind: ClassVar[Literal["chat", "generate"]]
     names: ClassVar[Names]
-    """Of parameters, as in `exo.api.param_names`."""
+    """Of parameters, as in `exo.api.bodies.param_names`."""
 
     @property
     def is_stream(self) -> bool:

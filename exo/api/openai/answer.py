@@ -5,7 +5,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from exo.api.answer import Answer
+from exo.api.generations.answer import Answer
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.sampling import Usage
 

@@ -7,13 +7,13 @@ from litestar import Request, Response, post
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from exo.api import answering
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.models_known import find_model
+from exo.api.generations import answering
+from exo.api.known.models import find_model
 from exo.api.openai.chat import EXAMPLE
 from exo.api.openai.chat_answers import ChatCompletion, completion
 from exo.api.openai.requests import ChatCompletionRequest
-from exo.api.openapi import operation
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.sampling import Timings
 from exo.errors import Rejected

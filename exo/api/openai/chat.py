@@ -7,14 +7,14 @@ from litestar import Request, Response, post
 from litestar.response import Stream
 from pydantic_core import to_json
 
-from exo.api import answering
+from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
-from exo.api.models_known import find_model
+from exo.api.generations import answering
+from exo.api.generations.resuming import Streamed, stream
+from exo.api.known.models import find_model
 from exo.api.openai.chat_answers import ID_PREFIX, ChatCompletion, ChunkWriter, completion
 from exo.api.openai.choice_requests import each_choice
 from exo.api.openai.requests import ChatCompletionRequest
-from exo.api.openapi import EVENTS, JSON, operation
-from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 50}

@@ -6,9 +6,10 @@ from typing import Literal, NotRequired, assert_never
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from exo.api.answer import Answer
-from exo.api.choices import usage_together
-from exo.api.errors import GenerationFailed
+from exo.api.generations.answer import Answer
+from exo.api.generations.choices import usage_together
+from exo.api.generations.streaming import Given
+from exo.api.http.errors import GenerationFailed
 from exo.api.openai.answer import (
     AnswerLogprobs,
     AnswerMessage,
@@ -19,7 +20,6 @@ from exo.api.openai.answer import (
     usage_of,
 )
 from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head
-from exo.api.streaming import Given
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.sampling import FinishReason

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from pydantic_core import to_json
 
-from exo.api import sse
-from exo.api.choices import usage_together
-from exo.api.dialects import openai_error
-from exo.api.errors import GenerationFailed
+from exo.api.generations import sse
+from exo.api.generations.choices import usage_together
+from exo.api.http.dialects import openai_error
+from exo.api.http.errors import GenerationFailed
 from exo.api.openai.answer import usage_of
 from exo.domain.ids import ModelId
 from exo.domain.messages.chunks import EndPiece

@@ -5,13 +5,13 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from exo.api.answer import Answer
-from exo.api.choices import usage_together
-from exo.api.errors import GenerationFailed
+from exo.api.generations.answer import Answer
+from exo.api.generations.choices import usage_together
+from exo.api.generations.streaming import Given
+from exo.api.http.errors import GenerationFailed
 from exo.api.openai.answer import UsageFields, usage_of
 from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head
 from exo.api.openai.completion_logprobs import CompletionLogprobs, LogprobLists
-from exo.api.streaming import Given
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, TextPiece

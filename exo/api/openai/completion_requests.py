@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from exo.api.bodies.strict import ModelName, Unsupported
 from exo.api.openai.choice_requests import CHOICES_MOST, each_choice
 from exo.api.openai.formats import FormatFields
 from exo.api.openai.prompts import Listed, Prompt
 from exo.api.openai.sampling_fields import SamplingFields
 from exo.api.openai.stream_fields import StreamFields
-from exo.api.strict import ModelName, Unsupported
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest
 

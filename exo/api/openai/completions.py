@@ -7,19 +7,19 @@ from litestar import Request, Response, post
 from litestar.response import Stream
 from pydantic_core import to_json
 
-from exo.api import answering
+from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
-from exo.api.models_known import find_model
+from exo.api.generations import answering
+from exo.api.generations.resuming import Streamed, stream
+from exo.api.known.models import find_model
 from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, TextCompletion, completion
 from exo.api.openai.completion_requests import CompletionRequest
-from exo.api.openapi import EVENTS, JSON, operation
-from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "The capital of France is", "max_tokens": 5}
 
 NAMES = {"messages": "prompt"}
-"""Of parameters, as in `exo.api.param_names`."""
+"""Of parameters, as in `exo.api.bodies.param_names`."""
 
 
 @post(

@@ -5,8 +5,8 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from exo.api.bodies.strict import ModelName, Strict
 from exo.api.openai.prompts import Listed, Prompt
-from exo.api.strict import ModelName, Strict
 from exo.domain.embedding import INPUTS_MOST, Dimensions, EmbeddingParams, Pooling
 from exo.domain.messages.requests import EmbeddingRequest
 

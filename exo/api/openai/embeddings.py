@@ -7,11 +7,11 @@ from litestar import Request, Response, post
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.embedding import Embedded, embed, numbers
-from exo.api.models_known import find_model
+from exo.api.generations.embedding import Embedded, embed, numbers
+from exo.api.known.models import find_model
 from exo.api.openai.embedding_requests import EmbeddingsRequest
-from exo.api.openapi import operation
 from exo.domain.ids import ModelId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "input": ["The sea was calm.", "Birds came in winter."]}

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, assert_never
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.strict import Name, Strict
+from exo.api.bodies.strict import Name, Strict
 from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 
 FORMATS = ("response_format", "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar")

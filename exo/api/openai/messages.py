@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.strict import Strict, field_of
+from exo.api.bodies.strict import Strict, field_of
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
 
 _ROLES: Mapping[str, Role] = {

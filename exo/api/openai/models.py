@@ -6,9 +6,9 @@ from litestar import Response, get
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
-from exo.api.models_known import Availability, find_model, known_models
-from exo.api.openapi import operation
+from exo.api.known.models import Availability, find_model, known_models
 from exo.domain.model_card import ModelCard
 
 

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from exo.api.bodies.strict import ModelName, Strict, Unsupported, check_streaming
 from exo.api.openai.formats import FORMATS, FormatFields, constrains
 from exo.api.openai.messages import Message
 from exo.api.openai.sampling_fields import SamplingFields
 from exo.api.openai.stream_fields import StreamFields
 from exo.api.openai.tools import ToolFields, choice_of
-from exo.api.strict import ModelName, Strict, Unsupported, check_streaming
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
 from exo.domain.sampling import Count

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from exo.api.bodies.strict import StopSequence, Strict
 from exo.api.openai.choice_requests import ChoiceCount
-from exo.api.strict import StopSequence, Strict
 from exo.domain.constraint import Constraint
 from exo.domain.sampling import (
     BIASES_MOST,

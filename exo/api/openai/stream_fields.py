@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ValidationInfo, field_validator
 
-from exo.api.strict import Strict, check_streaming
+from exo.api.bodies.strict import Strict, check_streaming
 
 
 class StreamOptions(Strict):

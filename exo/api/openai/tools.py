@@ -5,8 +5,8 @@ from typing import Annotated, Literal, cast
 from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.strict import Name, Strict
-from exo.api.tool_names import TOOLS_MOST, check_demanded, check_different
+from exo.api.bodies.strict import Name, Strict
+from exo.api.bodies.tool_names import TOOLS_MOST, check_demanded, check_different
 from exo.domain.messages.requests import Tool, ToolChoice
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from exo.api.errors import GenerationFailed
+from exo.api.http.errors import GenerationFailed
 from exo.api.openai.responses.ids import response_id
 from exo.api.openai.responses.output import LastStatus, Output
 from exo.api.openai.responses.records import ResponseRecord

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from exo.api.strict import Strict
+from exo.api.bodies.strict import Strict
 
 _TEXTS = ("input_text", "output_text", "text")
 

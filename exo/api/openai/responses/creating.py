@@ -7,11 +7,13 @@ from litestar import Request, Response, post
 from litestar.response import Stream
 from pydantic_core import to_json
 
-from exo.api import answering
-from exo.api.access import payer
-from exo.api.choices import Choices
+from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
-from exo.api.models_known import find_model
+from exo.api.generations import answering
+from exo.api.generations.choices import Choices
+from exo.api.generations.resuming import Streamed, stream
+from exo.api.http.access import payer
+from exo.api.known.models import find_model
 from exo.api.openai.responses.bodies import Progress, ended, response_of
 from exo.api.openai.responses.conversation import messages_before
 from exo.api.openai.responses.events import ResponseWriter
@@ -20,8 +22,6 @@ from exo.api.openai.responses.output import Output
 from exo.api.openai.responses.records import ResponseRecord, keep
 from exo.api.openai.responses.requests import ResponseRequest
 from exo.api.openai.responses.shapes import ResponseBody
-from exo.api.openapi import EVENTS, JSON, operation
-from exo.api.resuming import Streamed, stream
 from exo.domain.ids import TaskId
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "input": "Hello!", "max_output_tokens": 50}
@@ -31,7 +31,7 @@ NAMES = {
     "reasoning_effort": "reasoning.effort",
     ".function.parameters": ".parameters",
 }
-"""Of parameters, as in `exo.api.param_names`."""
+"""Of parameters, as in `exo.api.bodies.param_names`."""
 
 
 @post(

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, assert_never, cast
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError, to_json
 
+from exo.api.bodies.strict import Strict, Unsupported
 from exo.api.openai.messages import CallArguments
 from exo.api.openai.responses.contents import Content, ReasoningPart, text_of
-from exo.api.strict import Strict, Unsupported
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
 
 Status = Literal["in_progress", "completed", "incomplete"]

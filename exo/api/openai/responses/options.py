@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from exo.api.bodies.strict import Name, Strict, Unsupported, field_of
+from exo.api.bodies.tool_names import TOOLS_MOST, check_different
 from exo.api.openai.formats import JsonSchemaText, NamedSchema, ResponseFormat, constraint_of
 from exo.api.openai.tools import Function
-from exo.api.strict import Name, Strict, Unsupported, field_of
-from exo.api.tool_names import TOOLS_MOST, check_different
 from exo.domain.constraint import Constraint
 from exo.domain.messages.requests import ReasoningEffort
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
-from exo.api.answer import GivenPiece
+from exo.api.generations.answer import GivenPiece
 from exo.api.openai.responses.shapes import CallItem, ItemStatus, OutputItem, OutputText, ReasoningText
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs

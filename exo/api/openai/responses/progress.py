@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from exo.api.chunk_order import ChunkOrder
 from exo.api.context import Api
-from exo.api.errors import GenerationFailed, failure
+from exo.api.generations.chunk_order import ChunkOrder
+from exo.api.http.errors import GenerationFailed, failure
 from exo.api.openai.responses.bodies import Progress, ended, unanswered
 from exo.api.openai.responses.output import Output
 from exo.api.openai.responses.records import ResponseRecord

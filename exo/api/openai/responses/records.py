@@ -2,7 +2,7 @@
 
 from functools import cached_property
 
-from exo.api.access import owns
+from exo.api.http.access import owns
 from exo.api.openai.responses.ids import not_found, response_id
 from exo.api.openai.responses.requests import ResponseRequest
 from exo.bus.client import Bus

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from exo.api.bodies.strict import ModelName, Strict, Unsupported, check_streaming
+from exo.api.bodies.tool_names import check_demanded
 from exo.api.openai.responses.items import Items, messages_of
 from exo.api.openai.responses.options import (
     ChosenFunction,
@@ -14,8 +16,6 @@ from exo.api.openai.responses.options import (
     ToolChoice,
     Tools,
 )
-from exo.api.strict import ModelName, Strict, Unsupported, check_streaming
-from exo.api.tool_names import check_demanded
 from exo.domain.logprobs import TOP_LOGPROBS_MOST
 from exo.domain.messages.requests import ChatMessage, GenerationRequest
 from exo.domain.sampling import TEMPERATURE_MOST, TOP_P_LEAST, Count, SamplingParams

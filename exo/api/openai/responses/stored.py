@@ -9,10 +9,12 @@ from litestar.params import QueryParameter
 from litestar.response import Stream
 from pydantic_core import to_json
 
-from exo.api import answering
-from exo.api.choices import Choices
+from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
-from exo.api.event_ids import HEADER, EventId, EventNumbers, parse_event_id
+from exo.api.generations import answering
+from exo.api.generations.choices import Choices
+from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, parse_event_id
+from exo.api.generations.streaming import EventFrames
 from exo.api.openai.responses.bodies import response_of
 from exo.api.openai.responses.creating import NAMES
 from exo.api.openai.responses.events import ResponseWriter
@@ -21,8 +23,6 @@ from exo.api.openai.responses.listed import listed, page
 from exo.api.openai.responses.progress import progress_of
 from exo.api.openai.responses.records import ResponseRecord, find
 from exo.api.openai.responses.shapes import DeletedResponse, InputItems, ResponseBody
-from exo.api.openapi import EVENTS, JSON, operation
-from exo.api.streaming import EventFrames
 from exo.bus.chunks import delete_chunks
 from exo.bus.inbox import send_command
 from exo.bus.requests import delete_request

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaMode
 from typing_extensions import TypedDict
 
-from exo.api.dialects import ANTHROPIC, OLLAMA, OPENAI, Dialect, dialect_of
-from exo.api.openapi import JSON, MARK, Described
+from exo.api.bodies.openapi import JSON, MARK, Described
+from exo.api.http.dialects import ANTHROPIC, OLLAMA, OPENAI, Dialect, dialect_of
 
 Json = dict[str, Any]
 Use = tuple[Any, JsonSchemaMode]

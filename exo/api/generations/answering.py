@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 from litestar.response import Stream
 
-from exo.api import sse
-from exo.api.answer import Answer
-from exo.api.choices import Choices, Chosen
+from exo.api.bodies.param_names import AS_IN_CHAT, Names
 from exo.api.context import Api
-from exo.api.errors import failure
-from exo.api.generations import Receive
-from exo.api.param_names import AS_IN_CHAT, Names
+from exo.api.generations import sse
+from exo.api.generations.answer import Answer
+from exo.api.generations.choices import Choices, Chosen
+from exo.api.generations.generations import Receive
+from exo.api.http.errors import failure
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.messages.requests import Payload

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from exo.api.errors import failure
-from exo.api.generation import Generation, Item, Note
-from exo.api.param_names import AS_IN_CHAT, Names, named
+from exo.api.bodies.param_names import AS_IN_CHAT, Names, named
+from exo.api.generations.generation import Generation, Item, Note
+from exo.api.http.errors import failure
 from exo.domain.ids import TaskId
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.sampling import Usage

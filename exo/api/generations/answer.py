@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from exo.api.generation import Item
+from exo.api.generations.generation import Item
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import ReasoningPiece, TextPiece, ToolCallPiece
 

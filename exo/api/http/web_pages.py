@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from litestar.config.cors import CORSConfig
 from litestar.handlers import BaseRouteHandler
 
-from exo.api.access import Connection
+from exo.api.http.access import Connection
 from exo.errors import Rejected
 
 EXPOSED = ["x-request-id", "request-id", "retry-after"]

@@ -6,10 +6,10 @@ from typing import Any
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
-from exo.api.dialects import dialect_of
-from exo.api.errors import Problem, problem_of
-from exo.api.query_values import query_problem
-from exo.api.request_ids import HEADER
+from exo.api.bodies.query_values import query_problem
+from exo.api.http.dialects import dialect_of
+from exo.api.http.errors import Problem, problem_of
+from exo.api.http.request_ids import HEADER
 
 logger = logging.getLogger(__name__)
 

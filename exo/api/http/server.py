@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import uvicorn
 
-from exo.api.connection import Connection
-from exo.api.front import Front
+from exo.api.http.connection import Connection
+from exo.api.http.front import Front
 from exo.errors import Fatal
 
 GRACE = 1.0

@@ -3,7 +3,7 @@
 import time
 from collections import OrderedDict
 
-from exo.api.generation import Generation
+from exo.api.generations.generation import Generation
 from exo.domain.ids import MessageId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated
 from exo.domain.messages.events import CommandRejected, GenerationFinished, GenerationQueued, Recorded

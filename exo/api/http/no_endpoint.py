@@ -6,8 +6,8 @@ from typing import Any
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, NotFoundException
 
-from exo.api.access import Connection
-from exo.api.error_responses import respond
+from exo.api.http.access import Connection
+from exo.api.http.error_responses import respond
 from exo.errors import ExoError, Rejected
 
 _WHERE = "GET /schema/openapi.json lists the endpoints, and docs/api.md explains them"

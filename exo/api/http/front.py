@@ -7,11 +7,11 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from pydantic_core import to_json
 
-from exo.api import body_pace
-from exo.api.dialects import dialect_of
-from exo.api.errors import Problem
+from exo.api.http import body_pace
+from exo.api.http.dialects import dialect_of
+from exo.api.http.errors import Problem
+from exo.api.http.request_ids import name_request
 from exo.api.metrics.meters import Meters
-from exo.api.request_ids import name_request
 from exo.log_setup import current_request
 
 logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class Front:
     """The application, once there is one."""
 
     def __init__(self, waiting_for: str, meters: Meters, body_seconds: float = body_pace.SECONDS) -> None:
-        """`waiting_for`: why there is no application yet. `body_seconds`: see `exo.api.body_pace`."""
+        """`waiting_for`: why there is no application yet. `body_seconds`: see `exo.api.http.body_pace`."""
         self.app: ASGIApp | None = None
         self._body_seconds = body_seconds
         self._waiting_for = waiting_for

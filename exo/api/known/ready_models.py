@@ -4,7 +4,7 @@ import time
 
 from exo.api.cluster.commands import send
 from exo.api.context import Api
-from exo.api.errors import CommandRefused
+from exo.api.http.errors import CommandRefused
 from exo.api.progress import statuses_of
 from exo.domain.ids import InstanceId, ModelId
 from exo.domain.messages.commands import PlaceInstance

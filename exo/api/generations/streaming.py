@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from exo.api import sse
-from exo.api.answer import GivenPiece
-from exo.api.choices import Chosen
-from exo.api.errors import GenerationFailed, failure
-from exo.api.event_ids import EventNumbers, NoNumbers
-from exo.api.generation import Item, Note
+from exo.api.generations import sse
+from exo.api.generations.answer import GivenPiece
+from exo.api.generations.choices import Chosen
+from exo.api.generations.event_ids import EventNumbers, NoNumbers
+from exo.api.generations.generation import Item, Note
+from exo.api.http.errors import GenerationFailed, failure
 from exo.domain.messages.chunks import EndPiece
 
 Given = GivenPiece | EndPiece

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import assert_never
 
-from exo.api.chunk_order import ChunkOrder
+from exo.api.generations.chunk_order import ChunkOrder
 from exo.api.metrics.pace import Pace
 from exo.domain import limits
 from exo.domain.ids import MessageId, ModelId, TaskId

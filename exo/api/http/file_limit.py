@@ -3,7 +3,7 @@
 import logging
 import resource
 
-from exo.api.connection import Connection
+from exo.api.http.connection import Connection
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from exo.api.access import Headers
+from exo.api.http.access import Headers
 from exo.errors import Rejected
 
 ANY = "*"

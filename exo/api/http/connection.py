@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from exo.api.dialects import dialect_of
-from exo.api.errors import Problem
+from exo.api.http.dialects import dialect_of
+from exo.api.http.errors import Problem
 from exo.bus.client import new_id
 
 HEAD_MOST = 64 * 1024

@@ -7,13 +7,13 @@ from typing import Any
 from litestar import Request
 from litestar.response import Stream
 
-from exo.api import answering
-from exo.api.choices import Choices
+from exo.api.bodies.param_names import AS_IN_CHAT, Names
 from exo.api.context import Api
-from exo.api.event_ids import HEADER, EventId, EventNumbers, NoNumbers, parse_event_id
-from exo.api.generations import GONE
-from exo.api.param_names import AS_IN_CHAT, Names
-from exo.api.streaming import EventFrames, EventWriter
+from exo.api.generations import answering
+from exo.api.generations.choices import Choices
+from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, NoNumbers, parse_event_id
+from exo.api.generations.generations import GONE
+from exo.api.generations.streaming import EventFrames, EventWriter
 from exo.bus.requests import get_request
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.requests import GenerationRequest

@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from struct import unpack
 
-from exo.api import answering
+from exo.api.bodies.param_names import Names
 from exo.api.context import Api
-from exo.api.errors import GenerationFailed
-from exo.api.generation import Generation
-from exo.api.generations import Receive
-from exo.api.param_names import Names
+from exo.api.generations import answering
+from exo.api.generations.generation import Generation
+from exo.api.generations.generations import Receive
+from exo.api.http.errors import GenerationFailed
 from exo.bus.chunks import delete_chunks
 from exo.domain.ids import ModelId
 from exo.domain.messages.chunks import EndPiece
@@ -19,7 +19,7 @@ from exo.domain.messages.requests import EmbeddingRequest
 from exo.errors import Retryable
 
 NAMES: Names = {"messages": "input"}
-"""Of parameters, as in `exo.api.param_names`."""
+"""Of parameters, as in `exo.api.bodies.param_names`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from pydantic_core import to_json
 
-from exo.api.errors import PARAMS, Problem
+from exo.api.http.errors import PARAMS, Problem
 
 
 class Envelope(Protocol):

@@ -5,12 +5,12 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
-from exo.api.access import client, payer
-from exo.api.generation import Generation
+from exo.api.generations.generation import Generation
+from exo.api.generations.open_generations import OpenGenerations, settle
+from exo.api.http.access import client, payer
 from exo.api.loading import Loading
 from exo.api.metrics.meters import Meters
 from exo.api.metrics.pace import Pace
-from exo.api.open_generations import OpenGenerations, settle
 from exo.api.progress import waiting_for
 from exo.bus.chunks import Unfollow, follow_chunks, read_chunks, subscribe_chunks
 from exo.bus.client import Bus, new_id

@@ -1,0 +1,1 @@
+"""What is there, by what people call it."""
