@@ -37,7 +37,7 @@ from exo.api.http.error_responses import respond
 from exo.api.http.no_endpoint import answers_without_endpoint
 from exo.api.http.web_pages import cors_of, refuse_foreign_page
 from exo.api.ollama import chat as ollama_chat
-from exo.api.ollama import embed, generate, loaded, probes, pull
+from exo.api.ollama import deleting, embed, generate, loaded, probes, pull
 from exo.api.ollama import models as ollama_models
 from exo.api.openai import bench, chat, completions, embeddings, models
 from exo.api.openai.responses import creating, stored
@@ -52,7 +52,7 @@ def ollama_routes() -> list[HTTPRouteHandler]:
         *with_access(ANY_KEY, probes.show_alive, probes.show_version),
         *with_access(ANY_KEY, ollama_models.list_tags, ollama_models.show_model, loaded.list_loaded),
         *with_access(INFERENCE, ollama_chat.chat, generate.generate, embed.embed_texts, embed.embed_text),
-        *with_access(ADMIN, pull.pull_model),
+        *with_access(ADMIN, pull.pull_model, deleting.delete_model),
     ]
 
 

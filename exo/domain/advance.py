@@ -8,7 +8,15 @@ from exo.domain.decide.runners import fail_runner
 from exo.domain.dispatch import dispatch
 from exo.domain.fold import fold
 from exo.domain.ids import ModelId, NodeId
-from exo.domain.messages.events import CancellationRequested, DownloadFailed, Entry, Event, IdleTimeLimited, Recorded
+from exo.domain.messages.events import (
+    CancellationRequested,
+    DownloadFailed,
+    Entry,
+    Event,
+    IdleTimeLimited,
+    Recorded,
+    RemovalFailed,
+)
 from exo.domain.runner_status import Connecting, Failed, Joining, Loading, Stopped, Waiting, Warming
 from exo.domain.state import Generation, IdleLimit, Runner, State, host_of, instances_of, is_ready
 
@@ -36,6 +44,7 @@ def advance(state: State, now: float, new_id: Callable[[], str], last_beats: Map
     events += _overdue_runner(after(state, events, now), now)
     events += _overdue_generations(after(state, events, now), now)
     events += _overdue_downloads(after(state, events, now), now)
+    events += _overdue_removals(after(state, events, now), now)
     events += dispatch(after(state, events, now), now, new_id)
     events += _idle_models(after(state, events, now), now)
     return events
@@ -94,6 +103,16 @@ def _overdue_downloads(state: State, now: float) -> list[Event]:
         DownloadFailed(node_id=one.node_id, model_id=one.model_id, reason=reason)
         for _, one in sorted(state.downloads.items())
         if one.status == "requested" and now - one.since > limits.RUNNER_WAITING
+    ]
+
+
+def _overdue_removals(state: State, now: float) -> list[Event]:
+    reason = f"its worker did not say within {limits.REMOVING:.0f} s that it is deleted"
+    return [
+        RemovalFailed(node_id=node_id, model_id=model_id, reason=reason)
+        for node_id, node in sorted(state.nodes.items())
+        for model_id, since in sorted(node.removals.items())
+        if now - since > limits.REMOVING
     ]
 
 

@@ -64,10 +64,10 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             return fold_cluster.download_finished(state, event)
         case "DownloadFailed":
             return fold_cluster.download_failed(state, event, time)
-        case "ModelAdded":
-            return fold_models.added(state, event)
-        case "ModelForgotten":
-            return fold_models.forgotten(state, event)
+        case "RemovalRequested" | "ModelRemoved" | "RemovalFailed":
+            return fold_models.removal(state, event, time)
+        case "ModelAdded" | "ModelForgotten":
+            return fold_models.known(state, event)
         case "InstancePlaced":
             return fold_cluster.instance_placed(state, event, time)
         case "InstanceDeleted":

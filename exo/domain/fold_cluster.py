@@ -37,7 +37,9 @@ RunnerEvent = RunnerStarted | RunnerJoining | RunnerLoading | RunnerWarming | Ru
 
 
 def node_joined(state: State, event: NodeJoined, time: float) -> StateChanges:
-    """The node is there, and its runners of before are gone: they wait for a process again."""
+    """The node is there, and its runners of before are gone: they wait for a process again. What is to leave its disk
+    is still to."""
+    known = state.nodes.get(event.node_id)
     node = Node(
         node_id=event.node_id,
         boot_id=event.boot_id,
@@ -46,6 +48,7 @@ def node_joined(state: State, event: NodeJoined, time: float) -> StateChanges:
         holdings=Map({holding.card.model_id: holding for holding in event.holdings}),
         joined_at=time,
         damaged=event.damaged,
+        removals=known.removals if known else Map(),
     )
     runners = state.runners
     for runner in state.runners.values():

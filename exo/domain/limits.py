@@ -31,6 +31,8 @@ CANCELLING = 10.0
 
 RUNNER_WAITING = 3600.0
 """From placement, a failure or a stop to a started process; covers bringing the model onto the disk."""
+REMOVING = 120.0
+"""From the wish that a model leaves a node's disk to the word of its worker; most of it is for a slow disk."""
 RUNNER_CONNECTING = 60.0
 RUNNER_JOINING = 60.0
 """From the first rank's process that waits for its peers until all are connected."""

@@ -1,7 +1,7 @@
 """What a worker has to do: the difference between what State wants of its node and what is there."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from exo.domain.ids import ModelId, NodeId, RunnerId
 from exo.domain.instance import Instance
@@ -20,6 +20,8 @@ class Local:
     preparing: Set[ModelId]
     ready: Set[ModelId]
     """Models that are complete on disk."""
+    deleting: Set[ModelId] = field(default_factory=frozenset[ModelId])
+    """Models whose deletion goes on, or is not recorded yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +54,36 @@ class AbandonModel:
     model_id: ModelId
 
 
-Action = StartRunner | StopRunner | PrepareModel | AbandonModel
+@dataclass(frozen=True, slots=True)
+class DeleteModel:
+    """Delete a model from the disk."""
+
+    model_id: ModelId
+
+
+Action = StartRunner | StopRunner | PrepareModel | AbandonModel | DeleteModel
 
 
 def plan(node_id: NodeId, state: State, local: Local, now: float) -> list[Action]:
-    """The actions that bring a node closer to what State wants of it. Pure; `now` in seconds since the epoch."""
+    """The actions that bring a node closer to what State wants of it. Pure; `now` in seconds since the epoch.
+
+    A model that is to be deleted is so before anything else: whoever came to need it since has it fetched again.
+    """
+    node = state.nodes.get(node_id)
     mine = [runner for _, runner in sorted(state.runners.items()) if runner.node_id == node_id]
-    if node_id not in state.nodes:
+    if node is None:
         mine = []
+    to_delete = set(node.removals) if node else set[ModelId]()
+    leaving = to_delete | local.deleting
+    deletions = [DeleteModel(model_id) for model_id in sorted(to_delete - local.deleting - local.preparing)]
     wanted = requested_on(state, node_id)
     needed = {state.instances[runner.instance_id].model_id for runner in mine}
     abandons = [AbandonModel(model_id) for model_id in sorted(local.preparing - needed - wanted)]
-    starts = _starts(mine, state, local, now)
+    staying = [runner for runner in mine if state.instances[runner.instance_id].model_id not in leaving]
+    starts = _starts(staying, state, local, now)
     begun = {action.card.model_id for action in starts if isinstance(action, PrepareModel)}
-    return [*_stops(mine, local), *abandons, *starts, *_downloads(state.nodes.get(node_id), wanted - begun, local)]
+    downloads = _downloads(node, wanted - begun - leaving, local)
+    return [*_stops(mine, local), *abandons, *deletions, *starts, *downloads]
 
 
 def _stops(mine: list[Runner], local: Local) -> list[Action]:

@@ -36,6 +36,8 @@ class Node(Frozen):
     """To other nodes, as last measured."""
     damaged: tuple[DamagedModel, ...] = ()
     """Model folders on its disk that it cannot load."""
+    removals: PersistentMap[ModelId, NonNegativeFloat] = Field(default_factory=Map[ModelId, NonNegativeFloat])
+    """Models that its worker is to delete, and when somebody asked for that."""
 
 
 class Runner(Frozen):
@@ -174,6 +176,17 @@ def download_key(node_id: NodeId, model_id: ModelId) -> str:
 def requested_on(state: State, node_id: NodeId) -> set[ModelId]:
     """The models that somebody wants on a node, and that are not there yet."""
     return {one.model_id for one in state.downloads.values() if one.requested and one.node_id == node_id}
+
+
+def on_disk(node: Node) -> set[ModelId]:
+    """The models whose files a node has, damaged ones too."""
+    ready = {model_id for model_id, holding in node.holdings.items() if holding.status == "ready"}
+    return ready | {one.model_id for one in node.damaged}
+
+
+def is_leaving(state: State, model_id: ModelId) -> bool:
+    """Whether some node is still to delete a model."""
+    return any(model_id in node.removals for node in state.nodes.values())
 
 
 def names_of(nodes: Iterable[Node]) -> dict[NodeId, str]:

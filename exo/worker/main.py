@@ -16,7 +16,7 @@ from exo.domain.limits import AVAILABLE_CHANGE
 from exo.domain.machine_names import SHORT_ID
 from exo.domain.messages.events import NodeJoined, Recorded
 from exo.domain.messages.reports import LinksSeen, NodeLeft, NodeSeen
-from exo.domain.plan import AbandonModel, Action, Local, PrepareModel, StartRunner, StopRunner, plan
+from exo.domain.plan import AbandonModel, Action, DeleteModel, Local, PrepareModel, StartRunner, StopRunner, plan
 from exo.domain.state import State, names_of
 from exo.errors import Fatal, Rejected, Retryable
 from exo.models.lock import only_one
@@ -169,7 +169,8 @@ class Worker:
             self._supervisor.check()
             self._refuse_a_double()
             if self._replica.is_live and self._is_member():
-                local = Local(self._supervisor.processes, self._models.preparing, self._models.ready)
+                models = self._models
+                local = Local(self._supervisor.processes, models.preparing, models.ready, models.deleting)
                 for action in plan(self._node_id, self._replica.state, local, time.time()):
                     await self._perform(action)
             await _wait(self._wake, PLAN_PAUSE)
@@ -202,6 +203,8 @@ class Worker:
                 self._models.prepare(card)
             case AbandonModel(model_id):
                 self._models.abandon(model_id)
+            case DeleteModel(model_id):
+                self._models.delete(model_id)
 
     async def _start(self, action: StartRunner) -> None:
         try:

@@ -1,10 +1,10 @@
-"""The models of a worker's node: what it has and can get, and the getting, in threads of its own."""
+"""The models of a worker's node: what it has and can get, and the getting and deleting, in threads of its own."""
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 from immutables import Map
@@ -14,7 +14,7 @@ from exo.bus.inbox import send_report
 from exo.bus.replica import Replica
 from exo.config import Settings
 from exo.domain.ids import ModelId, NodeId
-from exo.domain.messages.reports import DownloadSeen
+from exo.domain.messages.reports import DownloadSeen, RemovalSeen
 from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding
 from exo.domain.state import State, is_up, requested_on
@@ -40,7 +40,7 @@ class Models:
     def __init__(
         self, settings: Settings, bus: Bus, replica: Replica, node_id: NodeId, changed: Callable[[], None]
     ) -> None:
-        """`changed` is called when a preparation has ended."""
+        """`changed` is called when a preparation or a deletion has ended."""
         self._store = Store(settings.models_dir, settings.model_folders, settings.offline)
         self._scripted = settings.engine == "scripted"
         self._bus = bus
@@ -48,6 +48,7 @@ class Models:
         self._node_id = node_id
         self._changed = changed
         self._preparing: dict[ModelId, threading.Event] = {}
+        self._deleting: set[ModelId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.holdings: tuple[Holding, ...] = ()
         self.damaged: tuple[DamagedModel, ...] = ()
@@ -65,6 +66,11 @@ class Models:
     def preparing(self) -> frozenset[ModelId]:
         """Models on their way."""
         return frozenset(self._preparing)
+
+    @property
+    def deleting(self) -> frozenset[ModelId]:
+        """Models whose deletion goes on, or is not recorded yet."""
+        return frozenset(self._deleting)
 
     async def look(self) -> None:
         """Look at the disk again, and at what was made known."""
@@ -110,21 +116,30 @@ class Models:
             return
         cancelled = threading.Event()
         self._preparing[card.model_id] = cancelled
-        task = asyncio.create_task(self._prepare(card, cancelled))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(self._prepare(card, cancelled))
 
     def abandon(self, model_id: ModelId) -> None:
         """Stop preparing a model."""
         if cancelled := self._preparing.get(model_id):
             cancelled.set()
 
+    def delete(self, model_id: ModelId) -> None:
+        """Begin to delete a model from the disk; a report says what becomes of it."""
+        if model_id not in self._deleting:
+            self._deleting.add(model_id)
+            self._begin(self._delete(model_id))
+
     async def close(self) -> None:
-        """Stop all preparations, and wait until their threads have noticed."""
+        """Stop all preparations, and wait until their threads have noticed, and for what is being deleted."""
         for model_id in list(self._preparing):
             self.abandon(model_id)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=2)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _prepare(self, card: ModelCard, cancelled: threading.Event) -> None:
         report = _Reporter(self._bus, self._node_id, card.model_id)
@@ -148,6 +163,26 @@ class Models:
             del self._preparing[card.model_id]
             self._changed()
 
+    async def _delete(self, model_id: ModelId) -> None:
+        try:
+            await send_report(self._bus, self._node_id, await self._deleted(model_id), REPORT_PATIENCE)
+            # Until the master has recorded that, a plan would have it deleted once more.
+            await self._replica.wait_for(lambda state: not _is_to_go(state, self._node_id, model_id), FOLD_PATIENCE)
+        finally:
+            self._deleting.discard(model_id)
+            self._changed()
+
+    async def _deleted(self, model_id: ModelId) -> RemovalSeen:
+        try:
+            await asyncio.to_thread(self._store.delete, model_id)
+        except (ExoError, OSError) as error:
+            logger.error("%s", error)
+            return RemovalSeen(node_id=self._node_id, model_id=model_id, status="failed", reason=str(error))
+        await self.look()
+        logger.info("%s was deleted from the disk", model_id)
+        left = next((holding for holding in self.holdings if holding.card.model_id == model_id), None)
+        return RemovalSeen(node_id=self._node_id, model_id=model_id, status="removed", holding=left)
+
 
 def settled(
     found: Sequence[DamagedModel], before: Sequence[DamagedModel], told: Sequence[DamagedModel]
@@ -166,6 +201,11 @@ def _is_awaited(state: State, node_id: NodeId, model_id: ModelId) -> bool:
         runner.node_id == node_id and not is_up(runner) and state.instances[runner.instance_id].model_id == model_id
         for runner in state.runners.values()
     )
+
+
+def _is_to_go(state: State, node_id: NodeId, model_id: ModelId) -> bool:
+    node = state.nodes.get(node_id)
+    return node is not None and model_id in node.removals
 
 
 class _Reporter:

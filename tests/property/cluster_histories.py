@@ -26,6 +26,7 @@ from exo.domain.messages.commands import (
     ForgetModel,
     LimitIdleTime,
     PlaceInstance,
+    RemoveModel,
     RevokeKey,
     StartDownload,
     StartGeneration,
@@ -37,6 +38,7 @@ from exo.domain.messages.reports import (
     LinksSeen,
     NodeLeft,
     NodeSeen,
+    RemovalSeen,
     Report,
     RunnerStatusSeen,
 )
@@ -194,6 +196,10 @@ class Cluster:
                 return ForgetModel(model_id=_pick([card.model_id, ADDED.model_id], first))
             case 28:
                 return LimitIdleTime(model_id=card.model_id, seconds=_pick((None, 0.0, 3.0, 300.0), first))
+            case 29:
+                return RemoveModel(model_id=card.model_id)
+            case 30:
+                return self._removal_seen(card, first)
             case _:
                 return self._runner_seen(kind, first, second)
 
@@ -219,6 +225,15 @@ class Cluster:
         )
         available = memory * (variant % 11) // 10 if variant % 11 else memory
         return NodeSeen(node_id=node_id, boot_id=boot_id, facts=facts, available_bytes=available, holdings=holdings)
+
+    def _removal_seen(self, card: ModelCard, variant: int) -> RemovalSeen:
+        """Of one that is waited for, where there is one."""
+        waited_for = [(node_id, one) for node_id, node in sorted(self.state.nodes.items()) for one in node.removals]
+        node_id, model_id = _pick(sorted(waited_for) or [(NODES[0], card.model_id)], variant)
+        if variant % 3 == 0:
+            return RemovalSeen(node_id=node_id, model_id=model_id, status="failed", reason="it is yours")
+        holding = Holding(card=card, status="obtainable") if model_id == card.model_id else None
+        return RemovalSeen(node_id=node_id, model_id=model_id, status="removed", holding=holding)
 
     def _links_seen(self, node_id: NodeId, variant: int) -> LinksSeen:
         known = self.state.nodes.get(node_id)
@@ -284,12 +299,12 @@ def _long(seed: int, length: int) -> list[Step]:
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
     joins += [(21, node, 1) for node in range(random.randrange(4))]
     runners = [8 if kind % 2 else 1 for kind in range(13, 21)]
-    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *runners, 1, 1, 1, 2, 1, 1, 1, 1]
-    kinds = random.choices(range(29), weights, k=length)
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *runners, 1, 1, 1, 2, 1, 1, 1, 1, 2, 2]
+    kinds = random.choices(range(31), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
-_steps = st.tuples(st.integers(0, 28), st.integers(0, 63), st.integers(0, 63))
+_steps = st.tuples(st.integers(0, 30), st.integers(0, 63), st.integers(0, 63))
 histories = st.one_of(st.lists(_steps, max_size=40), st.builds(_long, st.integers(0, 2**32), st.integers(0, 150)))
 
 

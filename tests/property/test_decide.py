@@ -18,6 +18,7 @@ from exo.domain.messages.commands import (
     ForgetModel,
     LimitIdleTime,
     PlaceInstance,
+    RemoveModel,
     RevokeKey,
     StartDownload,
     StartGeneration,
@@ -44,6 +45,7 @@ COMMANDS = (
     | LimitIdleTime
     | StartDownload
     | CancelDownload
+    | RemoveModel
     | AddModel
     | ForgetModel
     | StartGeneration

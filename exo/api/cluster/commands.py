@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections.abc import Container
 from typing import Annotated, Any
 
 from litestar import Response, get, post
@@ -20,7 +21,7 @@ from exo.domain.ids import KeyName, MessageId, TaskId
 from exo.domain.messages.commands import CancelGeneration, Command
 from exo.domain.messages.events import CommandRejected, GenerationQueued, Recorded
 from exo.domain.state import State
-from exo.errors import Rejected
+from exo.errors import Rejected, Retryable
 
 ASK = 5.0
 """Seconds that a master has to answer."""
@@ -106,6 +107,21 @@ async def decide(api: Api, command: Command, wait: float) -> tuple[MessageId, li
             code = recorded.entry.event.code
             raise CommandRefused(recorded.entry.event.reason, code=code, param=_PARAMS.get(code))
     return command_id, events
+
+
+async def carry_out(api: Api, command: Command, wait: float, done: Container[str] = ()) -> None:
+    """Have a command decided within `wait`, seconds; a refusal with one of the codes `done` says that it is so already.
+
+    Raises Rejected where it was refused otherwise, and Retryable where nothing was decided in time.
+    """
+    try:
+        _, events = await decide(api, command, wait)
+    except CommandRefused as refusal:
+        if refusal.code not in done:
+            raise
+    else:
+        if not events:
+            raise Retryable(f"no master has decided on it within {wait:.0f} s")
 
 
 async def _events_of(api: Api, command_id: MessageId, deadline: float) -> list[Recorded]:

@@ -58,6 +58,7 @@ STATUSES: Mapping[str, int] = {
     "already_cancelling": 409,
     "already_known": 409,
     "model_in_use": 409,
+    "not_removed": 409,
     "not_enough_nodes": 409,
     "vllm_one_node_only": 400,
     "tensor_shape": 400,

@@ -5,7 +5,7 @@ from typing import Literal
 
 from exo.domain.ids import ModelId
 from exo.domain.model_card import ModelCard
-from exo.domain.state import State, damage_of, instances_of, is_ready
+from exo.domain.state import State, damage_of, instances_of, is_ready, on_disk
 from exo.errors import Rejected, Retryable
 from exo.models.names import resolve, resolve_id
 
@@ -32,8 +32,7 @@ def known_models(state: State) -> Mapping[ModelId, tuple[ModelCard, Availability
 
 def find_model(state: State, name: str) -> ModelCard:
     """The card of a model by its full or short name. Raises Rejected where there is none, Retryable without nodes."""
-    if not state.nodes:
-        raise Retryable("no node has joined the cluster yet: start `exo worker`, or ask again in a moment")
+    _check_nodes(state)
     models = known_models(state)
     card = resolve(name, [card for card, _ in models.values()])
     if card is None:
@@ -46,6 +45,22 @@ def find_model(state: State, name: str) -> ModelCard:
         reason = f"there is no model '{name}'; at hand: {there}" + (f"; {more} more can be fetched" if more else "")
         raise Rejected(f"{reason}; GET /v1/models lists them", code="model_not_found", param="model")
     return card
+
+
+def find_on_disk(state: State, name: str) -> ModelId:
+    """A model that some node has on its disk, even damaged, by its full or short name. Raises as `find_model`."""
+    _check_nodes(state)
+    there = sorted({model_id for node in state.nodes.values() for model_id in on_disk(node)})
+    model_id = resolve_id(name, there)
+    if model_id is None:
+        reason = f"no node has a model '{name}' on its disk; there are: {', '.join(there) or 'none'}"
+        raise Rejected(reason, code="model_not_found", param="model")
+    return model_id
+
+
+def _check_nodes(state: State) -> None:
+    if not state.nodes:
+        raise Retryable("no node has joined the cluster yet: start `exo worker`, or ask again in a moment")
 
 
 def _availability(state: State, model_id: ModelId, on_disk: set[ModelId]) -> Availability:

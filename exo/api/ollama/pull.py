@@ -11,11 +11,11 @@ from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import JSON, operation
 from exo.api.bodies.strict import Unsupported
-from exo.api.cluster.commands import decide
+from exo.api.cluster.commands import carry_out
 from exo.api.context import Api
 from exo.api.generations import sse
 from exo.api.http.dialects import ollama_error
-from exo.api.http.errors import CommandRefused, Problem
+from exo.api.http.errors import Problem
 from exo.api.ollama.descriptions import digest_of
 from exo.api.ollama.lines import MEDIA_TYPE
 from exo.api.ollama.named import Named
@@ -24,7 +24,7 @@ from exo.api.ollama.pulling import Pull, node_for, pull_on
 from exo.domain.ids import NodeId
 from exo.domain.messages.commands import StartDownload
 from exo.domain.model_card import ModelCard
-from exo.errors import Rejected, Retryable
+from exo.errors import Rejected
 
 DECIDED = 10.0
 """Seconds that a master has to decide on it."""
@@ -65,7 +65,9 @@ async def pull_model(request: Request[Any, Any, Any], api: Api) -> Response[byte
     card = find_tagged(api.state, body.wanted)
     node_id = node_for(api.state, card)
     if node_id is not None:
-        await _start(api, node_id, card)
+        api.check_room()
+        download = StartDownload(node_id=node_id, model_id=card.model_id)
+        await carry_out(api, download, DECIDED, done={"already_requested", "already_on_disk"})
     if body.stream is not False:
         return sse.event_stream(_lines(api, node_id, card), MEDIA_TYPE)
     async with aclosing(_pulls(api, node_id, card)) as pulls:
@@ -73,18 +75,6 @@ async def pull_model(request: Request[Any, Any, Any], api: Api) -> Response[byte
             if problem := _problem(one, card):
                 raise Rejected(problem.message, code=problem.code)
     return Response(_line("success"), media_type=JSON)
-
-
-async def _start(api: Api, node_id: NodeId, card: ModelCard) -> None:
-    api.check_room()
-    try:
-        _, events = await decide(api, StartDownload(node_id=node_id, model_id=card.model_id), DECIDED)
-    except CommandRefused as refusal:
-        if refusal.code not in {"already_requested", "already_on_disk"}:
-            raise
-    else:
-        if not events:
-            raise Retryable(f"no master has decided on it within {DECIDED:.0f} s")
 
 
 async def _pulls(api: Api, node_id: NodeId | None, card: ModelCard) -> AsyncGenerator[Pull]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from exo.domain import limits
-from exo.domain.decide import downloads, generations, instances, keys, models, nodes, runners
+from exo.domain.decide import downloads, generations, instances, keys, models, nodes, removals, runners
 from exo.domain.messages.commands import (
     AddModel,
     CancelDownload,
@@ -15,6 +15,7 @@ from exo.domain.messages.commands import (
     ForgetModel,
     LimitIdleTime,
     PlaceInstance,
+    RemoveModel,
     RevokeKey,
     StartDownload,
     StartGeneration,
@@ -26,6 +27,7 @@ from exo.domain.messages.reports import (
     LinksSeen,
     NodeLeft,
     NodeSeen,
+    RemovalSeen,
     Report,
     RunnerStatusSeen,
 )
@@ -54,6 +56,8 @@ def decide(
             return nodes.left(state, message, now)
         case DownloadSeen():
             return nodes.download_seen(state, message)
+        case RemovalSeen():
+            return removals.seen(state, message)
         case RunnerStatusSeen():
             return runners.status_seen(state, message, now)
         case GenerationEnded():
@@ -75,6 +79,8 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId, q
                 return downloads.start(state, command)
             case CancelDownload():
                 return downloads.cancel(state, command)
+            case RemoveModel():
+                return removals.remove(state, command)
             case AddModel():
                 return models.add(state, command)
             case ForgetModel():

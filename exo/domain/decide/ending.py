@@ -4,7 +4,14 @@ from typing import Literal
 
 from exo.domain.ids import ModelId, NodeId
 from exo.domain.instance import Instance
-from exo.domain.messages.events import Event, GenerationFinished, InstanceDeleted, InstanceFailed, NodeLost
+from exo.domain.messages.events import (
+    Event,
+    GenerationFinished,
+    InstanceDeleted,
+    InstanceFailed,
+    NodeLost,
+    RemovalFailed,
+)
 from exo.domain.state import Generation, State, generations_on, instances_of
 
 
@@ -36,14 +43,18 @@ def delete_instance(state: State, instance: Instance, reason: str) -> list[Event
 
 
 def lose_node(state: State, node_id: NodeId, reason: str) -> list[Event]:
-    """The node gone, with every instance that has a shard on it. What is queued waits for another place."""
+    """The node gone, with every instance that has a shard on it, and what it was to delete. What is queued waits for
+    another place."""
     events: list[Event] = []
     for _, instance in sorted(state.instances.items()):
         if node_id in instance.node_ids:
             running = generations_on(state, instance.instance_id)
             events += end_generations(running, "error", "node_lost", f"the node that ran this was lost: {reason}")
             events.append(InstanceDeleted(instance_id=instance.instance_id, reason=f"its node was lost: {reason}"))
-    return [*events, NodeLost(node_id=node_id, reason=reason)]
+    node = state.nodes.get(node_id)
+    lost = f"its node was lost: {reason}"
+    kept = [RemovalFailed(node_id=node_id, model_id=one, reason=lost) for one in sorted(node.removals if node else ())]
+    return [*events, *kept, NodeLost(node_id=node_id, reason=reason)]
 
 
 def waiting_for(state: State, model_id: ModelId) -> list[Generation]:

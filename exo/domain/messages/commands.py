@@ -72,6 +72,14 @@ class CancelDownload(Frozen):
     model_id: ModelId
 
 
+class RemoveModel(Frozen):
+    """Delete a model from the disks of all nodes that have it."""
+
+    type: Literal["RemoveModel"] = "RemoveModel"
+    version: Literal[1] = 1
+    model_id: ModelId
+
+
 class AddModel(Frozen):
     """Make a model known that exo does not know by itself."""
 
@@ -140,6 +148,7 @@ Command = Annotated[
     | LimitIdleTime
     | StartDownload
     | CancelDownload
+    | RemoveModel
     | AddModel
     | ForgetModel
     | StartGeneration

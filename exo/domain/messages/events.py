@@ -115,6 +115,36 @@ class DownloadFailed(Frozen):
     reason: str
 
 
+class RemovalRequested(Frozen):
+    """Somebody wants a model off a node's disk; its worker deletes it."""
+
+    type: Literal["RemovalRequested"] = "RemovalRequested"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+
+
+class ModelRemoved(Frozen):
+    """A node deleted a model from its disk."""
+
+    type: Literal["ModelRemoved"] = "ModelRemoved"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+    holding: Holding | None
+    """How the node can get it again; None: it cannot."""
+
+
+class RemovalFailed(Frozen):
+    """A node did not delete a model that it was to."""
+
+    type: Literal["RemovalFailed"] = "RemovalFailed"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+    reason: str
+
+
 class ModelAdded(Frozen):
     """A model is known from now on, beside those that exo knows by itself."""
 
@@ -338,6 +368,9 @@ Event = Annotated[
     | DownloadStarted
     | DownloadFinished
     | DownloadFailed
+    | RemovalRequested
+    | ModelRemoved
+    | RemovalFailed
     | ModelAdded
     | ModelForgotten
     | InstancePlaced

@@ -57,6 +57,19 @@ class DownloadSeen(Frozen):
     reason: str = ""
 
 
+class RemovalSeen(Frozen):
+    """A model was deleted from a node's disk, or could not be."""
+
+    type: Literal["RemovalSeen"] = "RemovalSeen"
+    version: Literal[1] = 1
+    node_id: NodeId
+    model_id: ModelId
+    status: Literal["removed", "failed"]
+    reason: str = ""
+    holding: Holding | None = None
+    """How the node can get it again; None: it cannot."""
+
+
 class RunnerStatusSeen(Frozen):
     """A runner came into a state."""
 
@@ -86,5 +99,6 @@ class GenerationEnded(Frozen):
 
 
 Report = Annotated[
-    NodeSeen | LinksSeen | NodeLeft | DownloadSeen | RunnerStatusSeen | GenerationEnded, Field(discriminator="type")
+    NodeSeen | LinksSeen | NodeLeft | DownloadSeen | RemovalSeen | RunnerStatusSeen | GenerationEnded,
+    Field(discriminator="type"),
 ]

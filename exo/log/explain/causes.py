@@ -26,11 +26,14 @@ from exo.domain.messages.events import (
     MasterElected,
     ModelAdded,
     ModelForgotten,
+    ModelRemoved,
     NodeChanged,
     NodeJoined,
     NodeLinksChanged,
     NodeLost,
     Recorded,
+    RemovalFailed,
+    RemovalRequested,
     RunnerFailed,
     RunnerJoining,
     RunnerLoading,
@@ -53,6 +56,7 @@ RUNNER_EVENTS = (
 )
 NODE_EVENTS = (NodeJoined, NodeChanged, NodeLinksChanged, NodeLost)
 DOWNLOAD_EVENTS = (DownloadRequested, DownloadCancelled, DownloadStarted, DownloadFinished, DownloadFailed)
+REMOVAL_EVENTS = (RemovalRequested, ModelRemoved, RemovalFailed)
 INSTANCE_EVENTS = (InstancePlaced, InstanceDeleted, InstanceFailed)
 GENERATION_EVENTS = (GenerationQueued, GenerationDispatched, CancellationRequested, GenerationFinished)
 KEY_EVENTS = (KeyCreated, KeyRevoked)
@@ -98,6 +102,8 @@ def subject_of(event: Event) -> Entity:
         case IdleTimeLimited():
             return Entity("model", event.model_id)
         case DownloadRequested() | DownloadCancelled() | DownloadStarted() | DownloadFinished() | DownloadFailed():
+            return Entity("model", event.model_id)
+        case RemovalRequested() | ModelRemoved() | RemovalFailed():
             return Entity("model", event.model_id)
         case ModelAdded():
             return Entity("model", event.card.model_id)
@@ -146,7 +152,7 @@ def reasons_of(recorded: Recorded, before: Sequence[Recorded], decision: Sequenc
 
 _KEY_COMMANDS = {"CreateKey", "RevokeKey"}
 _INSTANCE_COMMANDS = {"PlaceInstance", "DeleteInstance", "StartDownload", "CancelDownload"}
-_MODEL_COMMANDS = {"AddModel", "ForgetModel", "LimitIdleTime"}
+_MODEL_COMMANDS = {"AddModel", "ForgetModel", "RemoveModel", "LimitIdleTime"}
 _COMMANDS = {"StartGeneration", "CancelGeneration", *_INSTANCE_COMMANDS, *_KEY_COMMANDS, *_MODEL_COMMANDS}
 _BY_FIRST: Mapping[type[Event], str] = {
     GenerationQueued: "StartGeneration",
@@ -164,6 +170,8 @@ _BY_FIRST: Mapping[type[Event], str] = {
     **dict.fromkeys(DOWNLOAD_EVENTS, "DownloadSeen"),
     DownloadRequested: "StartDownload",
     DownloadCancelled: "CancelDownload",
+    **dict.fromkeys(REMOVAL_EVENTS, "RemovalSeen"),
+    RemovalRequested: "RemoveModel",
     **dict.fromkeys(RUNNER_EVENTS, "RunnerStatusSeen"),
 }
 """The message that begins with an event of this type."""
@@ -205,7 +213,8 @@ def _sender(name: str, source: str, hosts: Hosts) -> str:
 
 def _same_place(one: Event, other: Event) -> bool:
     """Of two events about one model: whether they are about the same node too."""
-    places = {getattr(event, "node_id", "") for event in (one, other) if isinstance(event, DOWNLOAD_EVENTS)}
+    of_nodes = (*DOWNLOAD_EVENTS, *REMOVAL_EVENTS)
+    places = {getattr(event, "node_id", "") for event in (one, other) if isinstance(event, of_nodes)}
     return len(places) < 2
 
 

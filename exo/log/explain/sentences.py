@@ -25,10 +25,13 @@ from exo.domain.messages.events import (
     MasterElected,
     ModelAdded,
     ModelForgotten,
+    ModelRemoved,
     NodeChanged,
     NodeJoined,
     NodeLinksChanged,
     NodeLost,
+    RemovalFailed,
+    RemovalRequested,
     RunnerFailed,
     RunnerJoining,
     RunnerLoading,
@@ -65,6 +68,8 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return f"{host(event.node_id, hosts)} has {event.model_id} on its disk"
         case DownloadFailed():
             return f"{host(event.node_id, hosts)} could not get {event.model_id}: {event.reason}"
+        case RemovalRequested() | ModelRemoved() | RemovalFailed():
+            return _removal(event, hosts)
         case ModelAdded():
             size = f"{event.card.weight_bytes / 1e9:.1f} GB"
             return f"{event.card.model_id} was made known: {event.card.family}, {event.card.quantization}, {size}"
@@ -115,6 +120,17 @@ def _node(event: NodeJoined | NodeChanged) -> str:
     did = "joined" if isinstance(event, NodeJoined) else "changed"
     models = f"{ready} of {len(event.holdings)} models on its disk"
     return f"node {short(event.node_id)} on {event.facts.hostname} {did}: {free}, engines {engines}, {models}"
+
+
+def _removal(event: RemovalRequested | ModelRemoved | RemovalFailed, hosts: Hosts) -> str:
+    name = host(event.node_id, hosts)
+    match event:
+        case RemovalRequested():
+            return f"{event.model_id} is to leave the disk of {name}"
+        case ModelRemoved():
+            return f"{name} deleted {event.model_id} from its disk"
+        case RemovalFailed():
+            return f"{name} did not delete {event.model_id}: {event.reason}"
 
 
 def _instance(event: InstancePlaced | InstanceDeleted | InstanceFailed, hosts: Hosts) -> str:

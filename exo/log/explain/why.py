@@ -124,14 +124,14 @@ class _Chain:
 
     async def node(self, entity: Entity) -> None:
         """A machine: when it came and changed, what it fetched, and what was put on it."""
-        kinds = (*causes.NODE_EVENTS, *causes.DOWNLOAD_EVENTS, InstancePlaced)
+        kinds = (*causes.NODE_EVENTS, *causes.DOWNLOAD_EVENTS, *causes.REMOVAL_EVENTS, InstancePlaced)
         await self._last_of([entity], kinds, 0, self.upto)
         self.nodes.add(NodeId(entity.id))
         await self._ends_of_placed()
 
     async def model(self, entity: Entity) -> None:
         """A model: who made it known, where it was fetched to, where it was put, and what became of that."""
-        kinds = (*causes.MODEL_EVENTS, *causes.DOWNLOAD_EVENTS, InstancePlaced)
+        kinds = (*causes.MODEL_EVENTS, *causes.DOWNLOAD_EVENTS, *causes.REMOVAL_EVENTS, InstancePlaced)
         await self._last_of([entity], kinds, 0, self.upto)
         if not self.found:
             raise Rejected(f"nothing was done with {entity} yet: nodes told of it, and no more", code="not_found")
