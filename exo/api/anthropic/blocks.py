@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, JsonValue, Tag
 from pydantic_core import PydanticCustomError
 
-from exo.api.bodies.strict import Strict, by_field, field_of
+from exo.api.bodies.strict import LIST_MOST, Strict, by_field, field_of
 
 _UNREADABLE: Mapping[str, str] = {
     "image": "images",
@@ -91,7 +91,7 @@ class ToolResultBlock(_Block):
 
     type: Literal["tool_result"]
     tool_use_id: Annotated[str, Field(min_length=1)]
-    content: Annotated[list[TextContent], BeforeValidator(listed)] | None = None
+    content: Annotated[list[TextContent], BeforeValidator(listed), Field(max_length=LIST_MOST)] | None = None
     is_error: bool | None = None
 
     @property

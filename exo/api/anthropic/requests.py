@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError, to_json
 from exo.api.anthropic.blocks import CacheControl
 from exo.api.anthropic.conversation import InputMessage, Texts, conversation
 from exo.api.anthropic.tools import ToolChoice, Tools, choice_of, demands_call, is_parallel, named_by
-from exo.api.bodies.strict import ModelName, StopSequence, Strict, Unsupported, by_field
+from exo.api.bodies.strict import LIST_MOST, ModelName, StopSequence, Strict, Unsupported, by_field
 from exo.api.bodies.tool_names import check_demanded
 from exo.domain.constraint import Constraint, JsonSchema
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
@@ -82,7 +82,7 @@ class PromptRequest(Strict):
     Null stands for the default throughout."""
 
     model: ModelName
-    messages: Annotated[list[InputMessage], Field(min_length=1)]
+    messages: Annotated[list[InputMessage], Field(min_length=1, max_length=LIST_MOST)]
     system: Texts | None = None
     tools: Tools | None = None
     tool_choice: ToolChoice | None = None

@@ -20,10 +20,17 @@ def query_problem(request: Request[Any, Any, Any], error: Exception) -> Problem 
     handler = request.scope.get("route_handler")
     match details:
         case [{"key": str(name), "source": "query"}, *_] if isinstance(handler, HTTPRouteHandler):
-            field = query_fields(handler).get(name)
-            return Problem("invalid_request", f"{name}: it must be {wanted(field)}", name) if field else None
+            return _problem(handler, name)
         case _:
             return None
+
+
+def _problem(handler: HTTPRouteHandler, name: str) -> Problem | None:
+    """`name`: as clients have it, or as the endpoint's function does: Litestar tells of either."""
+    for shown, field in query_fields(handler).items():
+        if name in (shown, field.name):
+            return Problem("invalid_request", f"{shown}: it must be {wanted(field)}", shown)
+    return None
 
 
 def wanted(field: FieldDefinition) -> str:

@@ -1,4 +1,5 @@
-"""A request's body has to keep coming: one that trickles would hold its connection and its memory for ever."""
+"""A request's body has to keep coming: one that trickles would hold its connection and its memory for ever. And it may
+not be of so many parts that reading it would hold up everybody else."""
 
 import asyncio
 import time
@@ -11,18 +12,22 @@ SECONDS = 60.0
 """That a body may take, however small it is."""
 BYTES_PER_SECOND = 16 * 1024
 """Each so many that came give one second more."""
+OBJECTS_MOST = 100_000
+"""Braces that open, in texts too. So many messages take two seconds to read and check, in which nobody is answered; a
+text of four megabytes has fewer."""
 
 
 class Paced:
-    """ASGI's `receive`, which raises Rejected when the body falls behind."""
+    """ASGI's `receive`, which raises Rejected when the body falls behind, or has too many objects."""
 
-    __slots__ = ("_began", "_bytes", "_is_whole", "_receive", "_seconds")
+    __slots__ = ("_began", "_bytes", "_is_whole", "_objects", "_receive", "_seconds")
 
     def __init__(self, receive: Receive, seconds: float = SECONDS) -> None:
         self._receive = receive
         self._seconds = seconds
         self._began = time.monotonic()
         self._bytes = 0
+        self._objects = 0
         self._is_whole = False
 
     async def __call__(self) -> HTTPReceiveMessage | ReceiveMessage:
@@ -37,6 +42,11 @@ class Paced:
             taken = time.monotonic() - self._began
             reason = f"{self._bytes} bytes of the request's body came within {taken:.0f} s, and then no more"
             raise Rejected(reason, code="request_timeout") from None
-        self._bytes += len(message.get("body", b""))
+        body = message.get("body", b"")
+        self._bytes += len(body)
+        self._objects += body.count(b"{")
+        if self._objects > OBJECTS_MOST:
+            reason = f"the request has more than {OBJECTS_MOST} objects: send fewer messages, or shorter ones"
+            raise Rejected(reason, code="request_too_large")
         self._is_whole = not message.get("more_body", False)
         return message

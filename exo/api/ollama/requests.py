@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationInfo, field_va
 from pydantic_core import PydanticCustomError, to_json
 
 from exo.api.bodies.param_names import Names
-from exo.api.bodies.strict import ModelName, Strict, Unsupported
+from exo.api.bodies.strict import LIST_MOST, ModelName, Strict, Unsupported
 from exo.api.ollama.durations import Duration
 from exo.api.ollama.messages import Images, Message, conversation
 from exo.api.ollama.options import Options
@@ -93,7 +93,7 @@ class ChatRequest(AnswerRequest):
     kind = "chat"
     names = CHAT_NAMES
 
-    messages: list[Message] | None = None
+    messages: Annotated[list[Message], Field(max_length=LIST_MOST)] | None = None
     """None: the model is only to be loaded, or unloaded."""
     tools: Tools | None = None
 

@@ -22,8 +22,8 @@ def _schema_text(value: object) -> str:
 
 
 JsonSchemaText = Annotated[str, BeforeValidator(_schema_text)]
-CHOICES_MOST = 10_000
-"""Texts to choose from; so many compile in half a second, six times as many in more than ten."""
+CHOICES_MOST = 1_999
+"""Texts to choose from: llguidance takes no more alternatives. A schema's `enum` may have more."""
 Choices = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1, max_length=CHOICES_MOST)]
 
 

@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.bodies.strict import Strict, field_of
+from exo.api.bodies.strict import LIST_MOST, Strict, field_of
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
 
 _ROLES: Mapping[str, Role] = {
@@ -99,13 +99,18 @@ def _no_function_role(role: str) -> str:
     return role
 
 
+Parts = Annotated[list[ContentPart], BeforeValidator(_parts), Field(min_length=1, max_length=LIST_MOST)]
+
+
 class Message(Strict):
     """One message. The fields that are always null here come back from clients that send an answer as history."""
 
     role: Annotated[
         Literal["system", "developer", "user", "assistant", "tool", "function"], AfterValidator(_no_function_role)
     ]
-    content: Annotated[list[ContentPart], BeforeValidator(_parts), Field(min_length=1)] | None = None
+    content: Annotated[list[ContentPart], BeforeValidator(_parts), Field(min_length=1, max_length=LIST_MOST)] | None = (
+        None
+    )
     name: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None

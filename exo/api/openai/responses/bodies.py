@@ -47,9 +47,11 @@ def ended(end: EndPiece, output: Output) -> Progress:
 def unanswered(failure: GenerationFailed, output: Output) -> Progress:
     """A response without one, and what there is of it."""
     output.close("incomplete")
+    if failure.code == "cancelled":
+        return Progress("cancelled", output.items)
     problem = failure.problem
     error: ResponseError = {"code": _error_code(problem.http_status), "message": problem.message, "type": problem.code}
-    return Progress("cancelled" if failure.code == "cancelled" else "failed", output.items, error=error)
+    return Progress("failed", output.items, error=error)
 
 
 def response_of(record: ResponseRecord, progress: Progress) -> ResponseBody:

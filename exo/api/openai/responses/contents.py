@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from exo.api.bodies.strict import Strict
+from exo.api.bodies.strict import LIST_MOST, Strict
 
 _TEXTS = ("input_text", "output_text", "text")
 
@@ -42,7 +42,7 @@ def _parts(content: object) -> object:
     raise PydanticCustomError("content_type", "the content must be a text or a list of parts")
 
 
-Content = Annotated[list[TextPart], BeforeValidator(_parts), Field(min_length=1)]
+Content = Annotated[list[TextPart], BeforeValidator(_parts), Field(min_length=1, max_length=LIST_MOST)]
 
 
 def text_of(content: list[TextPart]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, assert_never, cast
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError, to_json
 
-from exo.api.bodies.strict import Strict, Unsupported
+from exo.api.bodies.strict import LIST_MOST, Strict, Unsupported
 from exo.api.openai.messages import CallArguments
 from exo.api.openai.responses.contents import Content, ReasoningPart, text_of
 from exo.domain.messages.requests import ChatMessage, Role, ToolCall
@@ -63,7 +63,7 @@ class ReasoningItem(Strict):
     type: Literal["reasoning"]
     id: str | None = None
     summary: Annotated[list[object], Field(max_length=0)] = Field(default_factory=list[object])
-    content: list[ReasoningPart] | None = None
+    content: Annotated[list[ReasoningPart], Field(max_length=LIST_MOST)] | None = None
     encrypted_content: Unsupported = None
     status: Status | None = None
 
@@ -95,7 +95,7 @@ def _items(value: object) -> object:
     return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
 
-Items = Annotated[list[TypedItem], BeforeValidator(_items), Field(min_length=1)]
+Items = Annotated[list[TypedItem], BeforeValidator(_items), Field(min_length=1, max_length=LIST_MOST)]
 """A text is what the user says."""
 
 
