@@ -35,7 +35,7 @@ class Connection(HttpToolsProtocol):
 
     head_seconds: ClassVar[float] = 20.0
     """From a connection's begin, or the first byte after an answer, to the end of a request's headers."""
-    connections_most: ClassVar[int] = 4096
+    connections_most: ClassVar[int] = 3840
     """Open at once."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -8,7 +8,7 @@ from exo.api.http.connection import Connection
 logger = logging.getLogger(__name__)
 
 OTHERS = 256
-"""Files that are no connections of clients."""
+"""Files that are no connections of clients. Together they are 4,096, which is all that many systems allow."""
 
 
 def raise_file_limit() -> None:
