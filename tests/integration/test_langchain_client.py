@@ -179,16 +179,20 @@ async def test_a5_a_stream_that_is_closed_ends_its_generation(
 
 
 def test_a_text_is_continued_by_the_older_endpoint(shared_stack: Stack) -> None:
-    model = OpenAI(base_url=f"{shared_stack.url}/v1", api_key="none", model="exo/scripted", max_retries=0)  # pyright: ignore
-    assert model.invoke("one two") == "one two"
-    assert "".join(model.stream("one two")) == "one two"
+    settings: dict[str, Any] = {"model": "exo/scripted", "api_key": "none", "max_retries": 0}
+    with httpx.Client() as blocking:  # its own would be left open
+        model = OpenAI(base_url=f"{shared_stack.url}/v1", http_client=blocking, **settings)
+        assert model.invoke("one two") == "one two"
+        assert "".join(model.stream("one two")) == "one two"
 
 
 async def test_texts_become_vectors(shared_stack: Stack, unblocked: httpx.AsyncClient) -> None:
     # It would cut texts by OpenAI's tokens, which are not this model's.
     settings: dict[str, Any] = {"model": "exo/scripted", "api_key": "none", "check_embedding_ctx_length": False}
-    model = OpenAIEmbeddings(base_url=f"{shared_stack.url}/v1", http_async_client=unblocked, **settings)
-    first, second = model.embed_documents(["The sea was calm.", "Birds came."])
-    assert math.isclose(math.hypot(*first), 1, rel_tol=1e-3)
-    assert first != second
-    assert await model.aembed_query("The sea was calm.") == first
+    settings["http_async_client"] = unblocked
+    with httpx.Client() as blocking:  # its own would be left open
+        model = OpenAIEmbeddings(base_url=f"{shared_stack.url}/v1", http_client=blocking, **settings)
+        first, second = model.embed_documents(["The sea was calm.", "Birds came."])
+        assert math.isclose(math.hypot(*first), 1, rel_tol=1e-3)
+        assert first != second
+        assert await model.aembed_query("The sea was calm.") == first
