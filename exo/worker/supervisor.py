@@ -41,6 +41,8 @@ class _Supervised:
     runner_id: RunnerId
     process: str
     child: asyncio.subprocess.Process | None = None
+    said: asyncio.Task[str] | None = None
+    """Reads what the child says, and knows its last words. Set with `child`."""
     seen_at: float = field(default_factory=time.monotonic)
     """Of the last sign of life."""
     stop_reason: str | None = None
@@ -125,12 +127,16 @@ class Supervisor:
 
     async def close(self) -> None:
         """End all processes and wait for that."""
-        children = [supervised.child for supervised in self._supervised.values() if supervised.child]
         for runner_id in list(self._supervised):
             self.stop(runner_id, "the worker stops")
-        await asyncio.gather(*(child.wait() for child in children))
-        for task in list(self._tasks):
+        watching = list(self._tasks)
+        for task in watching:
             task.cancel()
+        await asyncio.gather(*watching, return_exceptions=True)  # a process that was just being started is killed here
+        for one in self._supervised.values():
+            if one.child is not None and one.said is not None:
+                await one.child.wait()
+                await _heard(one.said)
 
     async def _run(self, supervised: _Supervised, spec: RunnerSpec) -> None:
         await self._report(supervised, Connecting())
@@ -154,17 +160,16 @@ class Supervisor:
         except OSError as error:
             logger.error("runner %s cannot be started: %s", supervised.runner_id, error)
             return Failed(reason=f"the runner's process could not be started: {error}")
+        assert child.stderr is not None  # asked for above
         supervised.child = child
+        supervised.said = said = asyncio.create_task(last_words(child.stderr))
         supervised.seen_at = time.monotonic()
         logger.info("started runner %s, process %d", spec.shard.runner_id, child.pid)
         if supervised.wanted_stop:
             self._end(supervised)  # asked for while the process was being started
-        assert child.stderr is not None  # asked for above
-        said = asyncio.create_task(last_words(child.stderr))
         # Only now, since others may have come or gone while it was being started.
         code = await _told(child, spec.replaced({"threads": self._threads()}))
-        await asyncio.wait([said], timeout=LAST_WORDS)
-        return _final_status(supervised, code, said.result() if said.done() else "")
+        return _final_status(supervised, code, await _heard(said))
 
     def _threads(self) -> int:
         """A runner's part of the cores."""
@@ -204,6 +209,14 @@ async def _told(child: asyncio.subprocess.Process, spec: RunnerSpec) -> int:
         return await child.wait()
     finally:
         child.stdin.close()
+
+
+async def _heard(said: asyncio.Task[str]) -> str:
+    """The last words of a process that has ended."""
+    done, _ = await asyncio.wait([said], timeout=LAST_WORDS)
+    if not done:
+        said.cancel()
+    return said.result() if done else ""
 
 
 def _final_status(supervised: _Supervised, code: int, said: str) -> RunnerStatus:

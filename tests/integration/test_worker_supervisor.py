@@ -66,6 +66,11 @@ def children() -> list[int]:
     return [child.pid for child in psutil.Process().children() if alive(child.pid) and is_runner(child)]
 
 
+def processes() -> set[int]:
+    """All children, also one that has ended and that nobody waited for."""
+    return {child.pid for child in psutil.Process().children()}
+
+
 def is_runner(process: psutil.Process) -> bool:
     try:
         return "exo.runner.main" in process.cmdline()
@@ -182,4 +187,19 @@ async def test_closing_ends_every_process(supervisor: Supervisor, until: "Until"
         supervisor.start(runner(f"r{number}"), "")
     await until(lambda: len(children()) == 3, "the processes")
     await asyncio.wait_for(supervisor.close(), 5)
-    await until(lambda: children() == [], "the end of the last")
+    assert children() == []
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_closing_ends_a_process_that_is_just_being_started(supervisor: Supervisor, turns: int) -> None:
+    tasks = asyncio.all_tasks()
+    children_before = processes()
+    supervisor.start(runner("r1"), "")
+    async with asyncio.timeout(20):
+        while processes() == children_before:
+            await asyncio.sleep(0)
+    for _ in range(turns):
+        await asyncio.sleep(0)  # one turn of the loop: every await after the process is there is cut once
+    await supervisor.close()
+    assert processes() == children_before
+    assert asyncio.all_tasks() == tasks
