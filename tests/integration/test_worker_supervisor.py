@@ -196,7 +196,7 @@ async def test_closing_ends_a_process_that_is_just_being_started(supervisor: Sup
     children_before = processes()
     supervisor.start(runner("r1"), "")
     async with asyncio.timeout(20):
-        while processes() == children_before:
+        while processes() == children_before:  # noqa: ASYNC110  every turn counts here
             await asyncio.sleep(0)
     for _ in range(turns):
         await asyncio.sleep(0)  # one turn of the loop: every await after the process is there is cut once
