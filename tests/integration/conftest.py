@@ -1,11 +1,13 @@
 """What one part of exo meets in a test: a real NATS server, a node's API, a real model's vocabulary."""
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,12 +149,21 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture(scope="module")
-def litellm_cleared() -> Iterator[None]:
-    """For modules that use litellm. Imported here, since it takes seconds."""
-    from litellm_calls import cleared
+def connections_let_go() -> Iterator[None]:
+    """For modules whose client packages leave connections to the collector."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
-    with cleared():
-        yield
+
+@pytest.fixture(scope="module")
+def litellm_cleared(connections_let_go: None) -> Iterator[None]:
+    """For modules that use litellm, which has a cache of clients. Imported here, since it takes seconds."""
+    yield
+    import litellm
+
+    litellm.in_memory_llm_clients_cache.flush_cache()
 
 
 @pytest.fixture(scope="session")

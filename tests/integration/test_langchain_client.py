@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from client_packages import KEEPS_CONNECTIONS
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 
 from tests.stack import Stack, wait_until
 
+pytestmark = KEEPS_CONNECTIONS
 SLOW = json.dumps({"tokens": ["x"] * 1000, "pace": 0.02})
 Opened = Callable[..., ChatOpenAI]
 
@@ -180,19 +182,17 @@ async def test_a5_a_stream_that_is_closed_ends_its_generation(
 
 def test_a_text_is_continued_by_the_older_endpoint(shared_stack: Stack) -> None:
     settings: dict[str, Any] = {"model": "exo/scripted", "api_key": "none", "max_retries": 0}
-    with httpx.Client() as blocking:  # its own would be left open
-        model = OpenAI(base_url=f"{shared_stack.url}/v1", http_client=blocking, **settings)
-        assert model.invoke("one two") == "one two"
-        assert "".join(model.stream("one two")) == "one two"
+    model = OpenAI(base_url=f"{shared_stack.url}/v1", **settings)
+    assert model.invoke("one two") == "one two"
+    assert "".join(model.stream("one two")) == "one two"
 
 
 async def test_texts_become_vectors(shared_stack: Stack, unblocked: httpx.AsyncClient) -> None:
     # It would cut texts by OpenAI's tokens, which are not this model's.
     settings: dict[str, Any] = {"model": "exo/scripted", "api_key": "none", "check_embedding_ctx_length": False}
     settings["http_async_client"] = unblocked
-    with httpx.Client() as blocking:  # its own would be left open
-        model = OpenAIEmbeddings(base_url=f"{shared_stack.url}/v1", http_client=blocking, **settings)
-        first, second = model.embed_documents(["The sea was calm.", "Birds came."])
-        assert math.isclose(math.hypot(*first), 1, rel_tol=1e-3)
-        assert first != second
-        assert await model.aembed_query("The sea was calm.") == first
+    model = OpenAIEmbeddings(base_url=f"{shared_stack.url}/v1", **settings)
+    first, second = model.embed_documents(["The sea was calm.", "Birds came."])
+    assert math.isclose(math.hypot(*first), 1, rel_tol=1e-3)
+    assert first != second
+    assert await model.aembed_query("The sea was calm.") == first
