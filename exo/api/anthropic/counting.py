@@ -3,7 +3,6 @@
 from typing import Any
 
 from litestar import Request, Response, post
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.anthropic.messages import NAMES
@@ -11,6 +10,7 @@ from exo.api.anthropic.requests import PromptRequest
 from exo.api.bodies.openapi import operation
 from exo.api.bodies.param_names import named_refusal
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.known.ready_models import load
 from exo.bus.client import new_id
@@ -51,4 +51,4 @@ async def count_tokens(request: Request[Any, Any, Any], api: Api) -> Response[by
         answer: CountAnswer = {"input_tokens": await ask_count(api.bus, instance_id, task_id, COUNTING)}
     except Rejected as refusal:
         raise named_refusal(refusal, NAMES) from refusal
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)

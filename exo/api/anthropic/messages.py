@@ -4,7 +4,6 @@ from typing import Any
 
 from litestar import Request, Response, post
 from litestar.response import Stream
-from pydantic_core import to_json
 
 from exo.api.anthropic.answers import MessageOut, message
 from exo.api.anthropic.events import EventWriter
@@ -12,6 +11,7 @@ from exo.api.anthropic.requests import MessagesRequest
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
 from exo.api.generations import answering
+from exo.api.http.json_response import json_response
 from exo.api.http.request_ids import HEADER
 from exo.api.known.models import find_model
 
@@ -48,4 +48,4 @@ async def create_message(request: Request[Any, Any, Any], api: Api) -> Response[
         return await answering.streamed(api, choices, writer.frames)
     ((answer, end),) = await answering.whole(api, choices)
     whole = message(choices.task_id, card.model_id, answer, end, body.max_tokens, body.shows_thinking)
-    return Response(to_json(whole), media_type="application/json")
+    return json_response(whole)

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from litestar import Response, get, post
 from litestar.params import QueryParameter
-from pydantic_core import to_json
 
-from exo.api.bodies.openapi import Outcome, command, operation
+from exo.api.bodies.openapi import Outcome, Pending, command, operation
 from exo.api.context import Api
 from exo.api.http.access import owns
 from exo.api.http.errors import CommandRefused
+from exo.api.http.json_response import json_response
 from exo.api.known.tasks import task_named
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
@@ -135,8 +135,8 @@ async def _events_of(api: Api, command_id: MessageId, deadline: float) -> list[R
 
 def _accepted(command_id: MessageId) -> Response[bytes]:
     location = f"/v1/commands/{command_id}"
-    body = to_json({"command_id": command_id, "status": "pending"})
-    return Response(body, status_code=202, headers={"location": location}, media_type="application/json")
+    body: Pending = {"command_id": command_id, "status": "pending"}
+    return json_response(body, status_code=202, headers={"location": location})
 
 
 def _outcome(command_id: MessageId, events: list[Recorded]) -> Response[bytes]:
@@ -148,4 +148,4 @@ def _outcome(command_id: MessageId, events: list[Recorded]) -> Response[bytes]:
     }
     if rejected:
         body |= {"code": rejected.code, "reason": rejected.reason}
-    return Response(to_json(body), status_code=200, media_type="application/json")
+    return json_response(body, status_code=200)

@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, delete, get, post
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import command, operation
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.known.nodes import find_node
 from exo.domain.ids import ModelId, NodeId
@@ -69,7 +69,7 @@ async def list_downloads(api: Api) -> Response[bytes]:
             for _, one in sorted(state.downloads.items())
         ]
     }
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 @post(

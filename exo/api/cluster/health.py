@@ -4,11 +4,11 @@ import time
 from typing import NotRequired
 
 from litestar import Response, get
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.loading import Loading
 from exo.api.progress import statuses_of
 from exo.bus.lease import holder
@@ -43,7 +43,7 @@ async def ready(api: Api) -> Response[bytes]:
     """200, or 503 with everything that is in the way."""
     reasons = await reasons_against(api)
     body: ReadyAnswer = {"ready": False, "reasons": reasons} if reasons else {"ready": True}
-    return Response(to_json(body), status_code=503 if reasons else 200, media_type="application/json")
+    return json_response(body, status_code=503 if reasons else 200)
 
 
 async def reasons_against(api: Api) -> list[str]:

@@ -4,13 +4,13 @@ from typing import Annotated, Any, NotRequired
 
 from litestar import Request, Response, delete, get, post
 from pydantic import AliasChoices, Field
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import command, operation
 from exo.api.bodies.strict import ModelName, Strict
 from exo.api.cluster.commands import Wait, send
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.instances import find_instance, full_id
 from exo.api.known.models import find_model
 from exo.api.known.nodes import find_node
@@ -110,7 +110,7 @@ async def list_instances(api: Api) -> Response[bytes]:
     """Every instance, as `/instance/{id}` shows it."""
     found = [_shown(api, instance) for _, instance in sorted(api.state.instances.items())]
     answer: InstancesShown = {"instances": found}
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 @get(
@@ -121,7 +121,7 @@ async def list_instances(api: Api) -> Response[bytes]:
 )
 async def show_instance(instance_id: str, api: Api) -> Response[bytes]:
     """An instance with its runners' statuses."""
-    return Response(to_json(_shown(api, find_instance(api.state, instance_id))), media_type="application/json")
+    return json_response(_shown(api, find_instance(api.state, instance_id)))
 
 
 def _shown(api: Api, instance: Instance) -> InstanceShown:

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from exo.api.bodies.openapi import operation
 from exo.api.cluster.events import POSITION_MOST
 from exo.api.context import Api
+from exo.api.http.json_response import written_json
 from exo.api.log_file import read_log
 from exo.domain.messages.events import Entry, Recorded
 from exo.domain.state import State
@@ -178,7 +179,7 @@ async def show_stats(api: Api) -> Response[bytes]:
 async def answer_from_log(api: Api, work: Callable[[LogStore], Awaitable[bytes]]) -> Response[bytes]:
     """What `work` makes of this node's log, as JSON. Raises Retryable where there is none."""
     body = await read_log(api.settings.log_file, work)
-    return Response(body, media_type="application/json")
+    return written_json(body)
 
 
 def _moment(text: str | None, name: str) -> Moment | None:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Literal
 
 from litestar import Response, get
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import Availability, known_models
 from exo.domain.ids import ModelId, NodeId
 from exo.domain.model_card import ModelCard
@@ -67,7 +67,7 @@ async def list_models(api: Api) -> Response[bytes]:
     models = [shown(model_id, status, card) for model_id, (card, status) in known.items()]
     models += [shown(model_id, "damaged", None) for model_id in damaged]
     answer: KnownModels = {"models": models}
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 def _nodes(state: State, names: Mapping[NodeId, str], model_id: ModelId) -> list[ModelOnNode]:

@@ -1,11 +1,11 @@
 """`GET /node_id` and `GET /capabilities`: which node this is, and what each node can run."""
 
 from litestar import Response, get
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.domain.node import Gpu
 from exo.domain.shard import EngineName
 from exo.domain.state import Node, names_of
@@ -36,7 +36,7 @@ class Capabilities(TypedDict):
 @get("/node_id", summary="The node of this API", tags=["Cluster"], operation_class=operation(answer=str))
 async def show_node_id(api: Api) -> Response[bytes]:
     """The id of the node whose home this process has, as a JSON string."""
-    return Response(to_json(node_id(api.settings.home)), media_type="application/json")
+    return json_response(node_id(api.settings.home))
 
 
 @get("/capabilities", summary="What nodes can run", tags=["Cluster"], operation_class=operation(answer=Capabilities))
@@ -50,7 +50,7 @@ async def show_capabilities(api: Api) -> Response[bytes]:
         "engines": engines,
         "nodes": [_of(node, names[node.node_id]) for node in nodes],
     }
-    return Response(to_json(found), media_type="application/json")
+    return json_response(found)
 
 
 def _of(node: Node, name: str) -> NodeCapabilities:

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 from litestar import Request, Response, get, post
 from litestar.params import QueryParameter
 from pydantic import Field
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import command, operation
@@ -13,6 +12,7 @@ from exo.api.bodies.strict import ModelName, Strict
 from exo.api.cluster.commands import Wait, send
 from exo.api.cluster.previews import Context, Model, ShardPreview, shards
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.known.nodes import find_node
 from exo.domain.decide.instances import choose
@@ -115,7 +115,7 @@ async def show_placement(
         "shards": shards(placement, names_of(state.nodes.values())),
         "reason": placement.reason,
     }
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 @post(

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from litestar import Response, get
 from litestar.params import QueryParameter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.known.nodes import find_node
 from exo.domain.ids import NodeId
@@ -91,7 +91,7 @@ async def show_previews(
     ways = previews(state, request, [sharding] if sharding else SHARDINGS, [backend] if backend else BACKENDS)
     found = [_plain(preview, names) for preview in ways]
     answer: Previews = {"model_id": card.model_id, "previews": found}
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 def _plain(preview: Preview, names: Mapping[NodeId, str]) -> WayPreview:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from litestar import Response, get
 from litestar.params import QueryParameter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.cluster.previews import Model
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.known.ready_models import wait_ready
 from exo.domain.ids import InstanceId
@@ -39,4 +39,4 @@ async def await_instance(model: Model, api: Api, wait: Patience = PATIENCE) -> R
     model_id = find_model(api.state, model).model_id
     ready = await wait_ready(api, model_id, wait)
     answer: Readiness = {"model_id": model_id, "ready": True, "instance_ids": ready}
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from litestar import Response, get
 from litestar.params import QueryParameter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import Availability, known_models
 from exo.domain.state import State
 from exo.errors import Rejected
@@ -54,7 +54,7 @@ async def search_models(api: Api, words: Words = "", limit: Limit = 20) -> Respo
     models = [_found(model_id, status, told.get(model_id)) for model_id, status in known]
     models += [_found(one.id, "on_hub", one) for one in on_hub if one.id not in ids]
     answer: FoundModels = {"models": models[:limit], "hub_error": hub_error}
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 def _known(state: State, words: str) -> list[tuple[str, Availability]]:

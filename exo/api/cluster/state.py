@@ -4,10 +4,11 @@ import re
 from typing import Any, cast
 
 from litestar import Response, get
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response, written_json
 from exo.domain.state import State
 from exo.errors import Rejected
 
@@ -17,7 +18,7 @@ _INDEX = re.compile(r"[0-9]{1,9}")
 @get("/state", summary="The cluster's State", tags=["Cluster"], operation_class=operation(answer=State))
 async def show_state(api: Api) -> Response[bytes]:
     """State as this process knows it, byte for byte what the log's replay gives at the same position."""
-    return Response(api.state.model_dump_json().encode(), media_type="application/json")
+    return written_json(api.state.model_dump_json().encode())
 
 
 @get("/state/{path:path}", summary="A part of State", tags=["Cluster"])
@@ -28,7 +29,7 @@ async def show_part(path: str, api: Api) -> Response[bytes]:
     left = path.strip("/")
     while left:
         part, left = _step(part, left)
-    return Response(to_json(part), media_type="application/json")
+    return json_response(part)
 
 
 def _step(part: Any, path: str) -> tuple[Any, str]:

@@ -5,11 +5,11 @@ from typing import Annotated, Literal
 
 from litestar import Response, get
 from litestar.params import QueryParameter
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.errors import Fatal, Rejected
 
 By = Annotated[
@@ -82,7 +82,7 @@ async def show_usage(api: Api, by: By = "model", since: Since = None) -> Respons
         "data": data,
         "total": total(found).figures(),
     }
-    return Response(to_json(body), media_type="application/json")
+    return json_response(body)
 
 
 def _moment(since: str) -> datetime:

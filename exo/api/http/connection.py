@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from exo.api.bodies.openapi import JSON
 from exo.api.http.dialects import dialect_of
 from exo.api.http.errors import Problem
 from exo.bus.client import new_id
@@ -147,7 +148,7 @@ def _response(problem: Problem, path: str) -> bytes:
     dialect, request_id = dialect_of(path), new_id()
     body = dialect.envelope(problem, request_id)
     headers = {
-        "content-type": "application/json",
+        "content-type": JSON,
         "content-length": str(len(body)),
         "connection": "close",
         **dict.fromkeys(dialect.request_id_headers, request_id),

@@ -9,6 +9,7 @@ from litestar.exceptions import HTTPException
 from exo.api.bodies.query_values import query_problem
 from exo.api.http.dialects import dialect_of
 from exo.api.http.errors import Problem, problem_of
+from exo.api.http.json_response import written_json
 from exo.api.http.request_ids import HEADER
 
 logger = logging.getLogger(__name__)
@@ -26,9 +27,5 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[bytes
     if problem is None:
         logger.error("request %s: %s %s failed", request_id, request.method, request.url.path, exc_info=error)
         problem = Problem("internal_error", f"exo failed on this request; its log has the reason under {request_id}")
-    return Response(
-        dialect_of(request.url.path).envelope(problem, request_id),
-        status_code=problem.http_status,
-        headers=problem.headers,
-        media_type="application/json",
-    )
+    body = dialect_of(request.url.path).envelope(problem, request_id)
+    return written_json(body, status_code=problem.http_status, headers=problem.headers)

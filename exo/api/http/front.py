@@ -7,6 +7,7 @@ from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from pydantic_core import to_json
 
+from exo.api.bodies.openapi import JSON
 from exo.api.http import body_pace
 from exo.api.http.dialects import dialect_of
 from exo.api.http.errors import Problem
@@ -57,11 +58,11 @@ class Front:
 
     def _not_yet(self, path: str, request_id: bytes) -> ASGIApp:
         if path == "/health":
-            return ASGIResponse(body=b'{"status":"ok"}', media_type="application/json")
+            return ASGIResponse(body=b'{"status":"ok"}', media_type=JSON)
         reason = f"waiting for {self._waiting_for}"
         if path == "/ready":
             body = to_json({"ready": False, "reasons": [reason]})
-            return ASGIResponse(body=body, status_code=503, media_type="application/json")
+            return ASGIResponse(body=body, status_code=503, media_type=JSON)
         return _respond(Problem("unavailable", f"this API process is {reason}"), path, request_id)
 
 
@@ -70,5 +71,5 @@ def _respond(problem: Problem, path: str, request_id: bytes) -> ASGIApp:
         body=dialect_of(path).envelope(problem, request_id.decode()),
         status_code=problem.http_status,
         headers=problem.headers,
-        media_type="application/json",
+        media_type=JSON,
     )

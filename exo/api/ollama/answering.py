@@ -6,9 +6,9 @@ from typing import Any
 from litestar import Request, Response
 from litestar.response import Stream
 
-from exo.api.bodies.openapi import JSON
 from exo.api.context import Api
 from exo.api.generations import answering
+from exo.api.http.json_response import written_json
 from exo.api.ollama.answers import Writer, all_of
 from exo.api.ollama.keeping import keep, load, unload
 from exo.api.ollama.lines import MEDIA_TYPE, Lines
@@ -49,4 +49,4 @@ async def _without_answer(
 
 
 def _respond(answer: bytes) -> Response[bytes]:
-    return Response(answer, media_type=JSON)
+    return written_json(answer)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from litestar import Request, Response, delete
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.openapi import operation
 from exo.api.cluster.commands import carry_out
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_on_disk
 from exo.api.ollama.named import Named
 from exo.api.ollama.names import TAG
@@ -49,7 +49,7 @@ async def delete_model(request: Request[Any, Any, Any], api: Api) -> Response[by
     if problem := why_there(api.state, model_id, failures):
         raise Rejected(f"{model_id} was not deleted everywhere: {problem}", code="not_removed", param="model")
     answer: Deleted = {"status": "success"}
-    return Response(to_json(answer), media_type=JSON)
+    return json_response(answer)
 
 
 def why_there(state: State, model_id: ModelId, failures: Mapping[NodeId, str]) -> str:

@@ -9,11 +9,12 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
-from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.openapi import operation
 from exo.api.bodies.param_names import Names
 from exo.api.bodies.strict import ModelName, Strict
 from exo.api.context import Api
 from exo.api.generations.embedding import NAMES, Embedded, embed, numbers
+from exo.api.http.json_response import json_response, written_json
 from exo.api.ollama.answers import nanoseconds
 from exo.api.ollama.durations import Duration
 from exo.api.ollama.keeping import keep, load
@@ -88,7 +89,7 @@ async def embed_texts(request: Request[Any, Any, Any], api: Api) -> Response[byt
     params = EmbeddingParams(dimensions=body.dimensions)
     texts = [] if body.input in (None, [""]) else body.input or []
     embedded = await _embedded(api, request, body, texts, params, NAMES)
-    return Response(await asyncio.to_thread(_answer, body.model, asked_at, embedded), media_type=JSON)
+    return written_json(await asyncio.to_thread(_answer, body.model, asked_at, embedded))
 
 
 @post(
@@ -108,7 +109,7 @@ async def embed_text(request: Request[Any, Any, Any], api: Api) -> Response[byte
     texts = [body.prompt] if body.prompt else []
     embedded = await _embedded(api, request, body, texts, EmbeddingParams(), PROMPT_NAMES)
     answer: EmbeddingsAnswer = {"embedding": list(numbers(embedded.vectors[0])) if embedded else []}
-    return Response(to_json(answer), media_type=JSON)
+    return json_response(answer)
 
 
 async def _embedded(

@@ -3,11 +3,11 @@
 import time
 
 from litestar import Response, get
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.ollama.answers import timestamp
 from exo.api.ollama.descriptions import Details, details_of, digest_of
 from exo.api.ollama.names import tagged
@@ -45,7 +45,7 @@ async def list_loaded(api: Api) -> Response[bytes]:
     state, now = api.state, time.time()
     placed = sorted({instance.model_id for instance in state.instances.values()})
     answer: AllLoaded = {"models": [_loaded(state, model_id, now) for model_id in placed]}
-    return Response(to_json(answer), media_type=JSON)
+    return json_response(answer)
 
 
 def _loaded(state: State, model_id: ModelId, now: float) -> Loaded:

@@ -4,12 +4,12 @@ from typing import Any
 
 from litestar import HttpMethod, Request, Response, post, route
 from pydantic import JsonValue
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.openapi import operation
 from exo.api.bodies.strict import Unsupported
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import known_models
 from exo.api.ollama.descriptions import LONG_AGO, Details, details_of, digest_of, facts_of
 from exo.api.ollama.named import Named
@@ -68,7 +68,7 @@ async def list_tags(api: Api) -> Response[bytes]:
     """Every model that some node has on its disk, the ready ones first."""
     cards = [card for card, status in known_models(api.state).values() if status != "obtainable"]
     answer: Tags = {"models": [_tag(card) for card in cards]}
-    return Response(to_json(answer), media_type=JSON)
+    return json_response(answer)
 
 
 @post(
@@ -91,7 +91,7 @@ async def show_model(request: Request[Any, Any, Any], api: Api) -> Response[byte
         "capabilities": ["completion"],
         "modified_at": LONG_AGO,
     }
-    return Response(to_json(answer), media_type=JSON)
+    return json_response(answer)
 
 
 def _tag(card: ModelCard) -> Tag:

@@ -1,11 +1,11 @@
 """What Ollama's clients ask first: whether anybody is there, and of which version."""
 
 from litestar import HttpMethod, MediaType, Response, route
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo import __version__
-from exo.api.bodies.openapi import JSON, operation
+from exo.api.bodies.openapi import operation
+from exo.api.http.json_response import json_response
 
 ALIVE = "Ollama is running"
 """Clients look for these words."""
@@ -40,4 +40,4 @@ async def show_alive() -> Response[str]:
 async def show_version() -> Response[bytes]:
     """That of exo."""
     answer: Version = {"version": __version__}
-    return Response(to_json(answer), media_type=JSON)
+    return json_response(answer)

@@ -16,6 +16,7 @@ from exo.api.context import Api
 from exo.api.generations import sse
 from exo.api.http.dialects import ollama_error
 from exo.api.http.errors import Problem
+from exo.api.http.json_response import written_json
 from exo.api.ollama.descriptions import digest_of
 from exo.api.ollama.lines import MEDIA_TYPE
 from exo.api.ollama.named import Named
@@ -74,7 +75,7 @@ async def pull_model(request: Request[Any, Any, Any], api: Api) -> Response[byte
         async for one in pulls:
             if problem := _problem(one, card):
                 raise Rejected(problem.message, code=problem.code)
-    return Response(_line("success"), media_type=JSON)
+    return written_json(_line("success"))
 
 
 async def _pulls(api: Api, node_id: NodeId | None, card: ModelCard) -> AsyncGenerator[Pull]:

@@ -4,12 +4,12 @@ import time
 from typing import Any
 
 from litestar import Request, Response, post
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
 from exo.api.generations import answering
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.openai.chat import EXAMPLE
 from exo.api.openai.chat_answers import ChatCompletion, completion
@@ -55,7 +55,7 @@ async def bench_chat_completions(request: Request[Any, Any, Any], api: Api) -> R
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, bool(body.logprobs))
     answer: MeasuredCompletion = {**whole, "generation_stats": stats_of(answers[0][1])}
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 def stats_of(end: EndPiece) -> GenerationStats:

@@ -5,12 +5,12 @@ from typing import Any
 
 from litestar import Request, Response, post
 from litestar.response import Stream
-from pydantic_core import to_json
 
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.generations.resuming import Streamed, stream
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, TextCompletion, completion
 from exo.api.openai.completion_requests import CompletionRequest
@@ -48,4 +48,4 @@ async def completions(request: Request[Any, Any, Any], api: Api) -> Response[byt
     choices = await answering.start(api, card.model_id, payloads, request.receive, NAMES)
     answers = await answering.whole(api, choices)
     whole = completion(choices.task_id, created, card.model_id, answers, body.count, with_logprobs)
-    return Response(to_json(whole), media_type="application/json")
+    return json_response(whole)

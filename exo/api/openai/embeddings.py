@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
 from exo.api.generations.embedding import Embedded, embed, numbers
+from exo.api.http.json_response import written_json
 from exo.api.known.models import find_model
 from exo.api.openai.embedding_requests import EmbeddingsRequest
 from exo.domain.ids import ModelId
@@ -55,7 +56,7 @@ async def create_embeddings(request: Request[Any, Any, Any], api: Api) -> Respon
     embedded = await embed(api, card.model_id, body.to_domain(), request.receive)
     # Millions of numbers take a second to write, in which others would stand still.
     answer = await asyncio.to_thread(_answer, card.model_id, embedded, in_base64=body.encoding_format == "base64")
-    return Response(answer, media_type="application/json")
+    return written_json(answer)
 
 
 def _answer(model_id: ModelId, embedded: Embedded, *, in_base64: bool) -> bytes:

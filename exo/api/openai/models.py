@@ -3,11 +3,11 @@
 from typing import Literal
 
 from litestar import Response, get
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from exo.api.bodies.openapi import operation
 from exo.api.context import Api
+from exo.api.http.json_response import json_response
 from exo.api.known.models import Availability, find_model, known_models
 from exo.domain.model_card import ModelCard
 
@@ -38,7 +38,7 @@ async def list_models(api: Api) -> Response[bytes]:
     """Every model that some node has or can get, the ready ones first."""
     models = [_described(card, status) for card, status in known_models(api.state).values()]
     answer: ModelsAnswer = {"object": "list", "data": models}
-    return Response(to_json(answer), media_type="application/json")
+    return json_response(answer)
 
 
 @get("/v1/models/{name:path}", summary="One model", tags=["OpenAI"], operation_class=operation(answer=ModelAnswer))
@@ -46,7 +46,7 @@ async def show_model(name: str, api: Api) -> Response[bytes]:
     """A model by its full or short name."""
     card = find_model(api.state, name.removeprefix("/"))
     _, status = known_models(api.state)[card.model_id]
-    return Response(to_json(_described(card, status)), media_type="application/json")
+    return json_response(_described(card, status))
 
 
 def _described(card: ModelCard, status: Availability) -> ModelAnswer:

@@ -5,7 +5,6 @@ from typing import Any
 
 from litestar import Request, Response, post
 from litestar.response import Stream
-from pydantic_core import to_json
 
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
@@ -13,6 +12,7 @@ from exo.api.generations import answering
 from exo.api.generations.choices import Choices
 from exo.api.generations.resuming import Streamed, stream
 from exo.api.http.access import payer
+from exo.api.http.json_response import json_response
 from exo.api.known.models import find_model
 from exo.api.openai.responses.bodies import Progress, ended, response_of
 from exo.api.openai.responses.conversation import messages_before
@@ -72,7 +72,7 @@ async def create_response(request: Request[Any, Any, Any], api: Api) -> Response
         progress = Progress("queued")
     else:
         progress = await _whole(api, choices)
-    return Response(to_json(response_of(record(choices.task_id), progress)), media_type="application/json")
+    return json_response(response_of(record(choices.task_id), progress))
 
 
 async def _whole(api: Api, choices: Choices) -> Progress:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from litestar import Request, Response, delete, get, post
 from litestar.params import QueryParameter
 from litestar.response import Stream
-from pydantic_core import to_json
 
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
@@ -15,6 +14,7 @@ from exo.api.generations import answering
 from exo.api.generations.choices import Choices
 from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, parse_event_id
 from exo.api.generations.streaming import EventFrames
+from exo.api.http.json_response import json_response
 from exo.api.openai.responses.bodies import response_of
 from exo.api.openai.responses.creating import NAMES
 from exo.api.openai.responses.events import ResponseWriter
@@ -140,4 +140,4 @@ async def _stop(api: Api, record: ResponseRecord, reason: str) -> None:
 
 
 def _json(body: Mapping[str, object]) -> Response[bytes]:
-    return Response(to_json(body), media_type="application/json")
+    return json_response(body)
