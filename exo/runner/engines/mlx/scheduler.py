@@ -1,7 +1,6 @@
 """Continuous batching: requests come in and leave at the borders of steps, and share the model in between."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 import mlx.core as mx
@@ -28,17 +27,15 @@ from exo.runner.engines.mlx.prefill import Prefill
 from exo.runner.engines.mlx.prefix_cache import as_tokens
 from exo.runner.engines.mlx.prompts import Prompts
 from exo.runner.engines.mlx.request import Request
+from exo.runner.engines.mlx.request_queue import AnyRequest, RequestQueue
 from exo.runner.engines.mlx.room import Room
 from exo.runner.engines.mlx.sampling import Choice
 from exo.runner.engines.mlx.slices import SlicePace
-from exo.runner.engines.mlx.texts import TextsRequest, sorted_texts
 from exo.runner.engines.mlx.width import WIDTH
 from exo.runner.engines.ranks import SOLO, Ranks
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.said import short
 
-MEMORY_PATIENCE = 120.0
-"""Seconds that a request waits for memory before it fails."""
 MEMORY_PAUSE = 0.05
 """Seconds between two looks at the memory while nothing else is to do."""
 SNAPSHOT_EVERY = 256
@@ -73,21 +70,18 @@ class Scheduler:
         broke off. `states`: what vectors are made of; None where the model has none.
         """
         self._ranks = ranks
-        self._clock = clock
         self._on_lost_step = on_lost_step
         self._width = width
         with mx.stream(generation_stream):
             cost = measure(model)
         self._failures = Failures(ranks)
-        self._room = Room(cost, ranks, free_bytes)
         self._keeping = Keeping(ranks, free_bytes)
+        self._queue = RequestQueue(Room(cost, ranks, free_bytes), self._keeping, ranks, clock)
         every, all_grow = ranks.agree([-max(SNAPSHOT_EVERY, cost.window), all(map(grows, new_layers(model)))])
         pace = pace or SlicePace()
         self._prompts = Prompts(model, self._keeping, ranks, pace, self._failures, None if all_grow else -every)
         self._embeddings = Embeddings(model, states, ranks, pace, self._failures)
         self._decoding = Decoding(model, end_tokens)
-        self._queue: deque[Request | TextsRequest] = deque()
-        self._arrivals = 0
         self._steps = 0
 
     @property
@@ -113,31 +107,16 @@ class Scheduler:
     def submit(
         self, task_id: TaskId, prompt: Sequence[int], choice: Choice, max_tokens: int | None, context: int
     ) -> None:
-        """Queues a request. Raises Rejected: `duplicate_task`, `invalid_request`, and what `Room.accept` says."""
+        """Queues a request. Raises Rejected: `duplicate_task`, and what `RequestQueue.submit` says."""
         self._check_new(task_id)
-        tokens = _checked(prompt)
-        most, reserved = self._room.accept(len(prompt), max_tokens, context, self._held)
-        deadline = self._clock() + MEMORY_PATIENCE
-        self._queue.append(Request(task_id, tokens, choice, most, reserved, self._arrivals, deadline))
-        self._arrivals += 1
+        self._queue.submit(task_id, prompt, choice, max_tokens, context, self.held_bytes)
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], pooling: Pooling, dimensions: int) -> None:
-        """Queues texts that are to become vectors. Raises Rejected: `duplicate_task`, `invalid_request`, and
-        `context_length_exceeded` where memory does not hold one of them."""
+        """Queues texts that are to become vectors. Raises Rejected: `duplicate_task`, and what `RequestQueue.embed`
+        says.
+        """
         self._check_new(task_id)
-        texts = sorted_texts(as_tokens(_checked(tokens)) for tokens in inputs)
-        request = TextsRequest(
-            task_id, texts, pooling, dimensions, self._arrivals, deadline=self._clock() + MEMORY_PATIENCE
-        )
-        if request.reserved > (fitting := self._room.fitting(request.reserved, self._held)):
-            longest = next(index for index, text in texts.items() if text.left == request.reserved)
-            raise Rejected(
-                f"input[{longest}]: it has {request.reserved} tokens, and this machine's memory holds {fitting}",
-                code="context_length_exceeded",
-                param=f"input[{longest}]",
-            )
-        self._queue.append(request)
-        self._arrivals += 1
+        self._queue.embed(task_id, inputs, pooling, dimensions, self.held_bytes)
 
     def step(self) -> list[EngineOutput]:
         """A token for each request that decodes, and a slice of prefill, or of texts for vectors."""
@@ -161,7 +140,7 @@ class Scheduler:
                 elif task_id in self._embeddings.waiting:
                     del self._embeddings.waiting[task_id]
                 else:
-                    self._queue = deque(request for request in self._queue if request.task_id != task_id)
+                    self._queue.drop(task_id)
 
     def rest(self) -> None:
         """Gives up what other programs need by now, between requests. Several ranks cannot agree on a time for it."""
@@ -177,14 +156,9 @@ class Scheduler:
         self._decoding.drop_all()
         self._keeping.clear()
 
-    @property
-    def _held(self) -> int:
-        """Bytes that come back when all others have ended."""
-        return self.held_bytes + self._keeping.nbytes
-
     def _check_new(self, task_id: TaskId) -> None:
-        held = (self._prompts.waiting, self._decoding.requests, self._embeddings.waiting)
-        if any(task_id in one for one in held) or any(request.task_id == task_id for request in self._queue):
+        held = (self._prompts.waiting, self._decoding.requests, self._embeddings.waiting, self._queue)
+        if any(task_id in one for one in held):
             raise Rejected(f"task {task_id} is running already", code="duplicate_task")
 
     def _advance(self) -> Sequence[EngineOutput]:
@@ -241,7 +215,7 @@ class Scheduler:
         """Sets memory aside for more of a running request. False where there is none: it must end here."""
         before = request.reserved
         request.reserved += UNLIMITED_RESERVE
-        if self._has_room([]):
+        if self._queue.has_room(self._running(), self.held_bytes):
             return True
         request.reserved = before
         return False
@@ -249,34 +223,22 @@ class Scheduler:
     def _admit(self) -> list[FailedOutput]:
         """Admits queued requests in their order, as far as slots and memory go."""
         failed: list[FailedOutput] = []
-        while self._queue and self._admitted < self._width:
-            head = self._queue[0]
-            if self._has_room([head]):
-                self._take_in(head)
-            elif self._expired(head):
-                failed.append(_no_memory(head))
-            else:
-                break
-            self._queue.popleft()
+        while self._admitted < self._width:
+            match self._queue.take(self._running(), self.held_bytes):
+                case None:
+                    break
+                case FailedOutput() as output:
+                    failed.append(output)
+                case Request() as request:
+                    self._prompts.add(request)
+                case request:
+                    self._embeddings.waiting[request.task_id] = request
         return failed
 
-    def _take_in(self, request: Request | TextsRequest) -> None:
-        if isinstance(request, Request):
-            self._prompts.add(request)
-        else:
-            self._embeddings.waiting[request.task_id] = request
-
-    def _has_room(self, more: Sequence[Request | TextsRequest]) -> bool:
-        """Whether memory holds what runs and these. The prefix cache gives up what it must for it."""
-        computed = (prefill.request for prefill in self._prompts.waiting.values())
-        running = (*computed, *self._decoding.requests.values(), *self._embeddings.waiting.values(), *more)
-        reserved = [request.reserved for request in running if isinstance(request, Request)]
-        beside = [request.reserved for request in running if isinstance(request, TextsRequest)]
-        return self._keeping.make_room(self._room.shortage(reserved, beside, self.held_bytes))
-
-    def _expired(self, request: Request | TextsRequest) -> bool:
-        (waits,) = self._ranks.agree([self._clock() < request.deadline])
-        return not waits
+    def _running(self) -> list[AnyRequest]:
+        """All that memory is set aside for."""
+        prefilling = (prefill.request for prefill in self._prompts.waiting.values())
+        return [*prefilling, *self._decoding.requests.values(), *self._embeddings.waiting.values()]
 
     def _start(self) -> list[EngineOutput]:
         """Has the prompts that are computed decode."""
@@ -342,14 +304,6 @@ class Scheduler:
             mx.clear_cache()
 
 
-def _checked(prompt: Sequence[int]) -> tuple[int, ...]:
-    try:
-        as_tokens(prompt)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise Rejected("the prompt holds something that is no token", param="messages") from error
-    return tuple(prompt)
-
-
 def _logprobs(request: Request, response: TokenResponse) -> TokenLogprobs | None:
     teller = request.choice.teller
     if teller is None:
@@ -360,12 +314,3 @@ def _logprobs(request: Request, response: TokenResponse) -> TokenLogprobs | None
 def _prefilled(prefill: Prefill) -> PrefillOutput:
     total = len(prefill.tokens)
     return PrefillOutput(prefill.request.task_id, total, total, prefill.cached)
-
-
-def _no_memory(request: Request | TextsRequest) -> FailedOutput:
-    return FailedOutput(
-        request.task_id,
-        "insufficient_memory",
-        f"no memory for {request.reserved} tokens of keys and values became free in {MEMORY_PATIENCE:.0f} s; "
-        "ask again when other requests have ended, or for fewer tokens",
-    )
