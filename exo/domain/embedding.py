@@ -26,3 +26,5 @@ class EmbeddingParams(Frozen):
     """Only so many of a vector's numbers, its first ones; None: all."""
     truncate: bool = False
     """Whether a text that is longer than the context is cut there. Otherwise it is refused."""
+    context: Annotated[int, Field(ge=1)] | None = None
+    """The most tokens of a text that a client wants; None, or more than the model's context: as many as that has."""

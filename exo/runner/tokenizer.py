@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,6 +101,13 @@ class HuggingFaceTokenizer:
     def encode_text(self, text: str) -> list[int]:
         """A text's tokens as it stands, with what the model wants before any text. Names of special tokens are them."""
         return self._fast.encode(text).ids
+
+    @property
+    def text_ending(self) -> Sequence[int]:
+        """The tokens that `encode_text` puts after every text: of those for embedding, one that ends it."""
+        encoded = self._fast.encode("a")
+        added = list(takewhile(bool, reversed(encoded.special_tokens_mask)))
+        return encoded.ids[len(encoded.ids) - len(added) :]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special ones left out."""

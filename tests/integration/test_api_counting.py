@@ -1,5 +1,6 @@
 """Anthropic's `count_tokens`, by its own client: what it says is what the message then costs."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -8,6 +9,8 @@ import httpx
 import pytest
 from anthropic.types import Message, MessageTokensCount
 
+from exo.bus.client import connect
+from exo.bus.streams import BLOBS, REQUESTS
 from tests import tiny_models
 from tests.cluster.history import state
 from tests.conftest import needs_mlx
@@ -108,6 +111,24 @@ def test_a_prompt_over_the_context_is_counted_all_the_same(sdk: anthropic.Anthro
 def test_a29_a_prompt_that_no_message_of_nats_holds_is_counted(sdk: anthropic.Anthropic) -> None:
     body: dict[str, Any] = {"messages": [{"role": "user", "content": "w" * 9_000_000}]}
     assert count(sdk, SCRIPTED, body) == 9_000_000
+
+
+@pytest.mark.parametrize("size", [10, 9_000_000])
+async def test_nothing_is_left_of_a_prompt_that_was_counted(stack: Stack, size: int) -> None:
+    def counted(role: str) -> int:
+        with anthropic.Anthropic(base_url=stack.url, api_key="none", max_retries=0) as sdk:
+            return count(sdk, SCRIPTED, {"messages": [{"role": role, "content": "w" * size}]})
+
+    assert await asyncio.to_thread(counted, "user") == size
+    with pytest.raises(anthropic.BadRequestError):
+        await asyncio.to_thread(counted, "system")
+    bus = await connect(stack.nats_url, "home", "tester")
+    try:
+        assert (await bus.js.stream_info(REQUESTS)).state.messages == 0
+        # The store remembers that there was something, and not what.
+        assert (await bus.js.stream_info(f"OBJ_{BLOBS}")).state.bytes < 2000
+    finally:
+        await bus.close()
 
 
 @pytest.mark.parametrize(

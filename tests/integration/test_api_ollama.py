@@ -76,10 +76,20 @@ def test_an_answer_in_one_piece(sdk: ollama.Client) -> None:
     assert (answer.message.role, answer.message.content) == ("assistant", "one two three")
     assert (answer.model, answer.done, answer.done_reason) == (MODEL, True, "stop")
     assert (answer.prompt_eval_count, answer.eval_count) == (len("one two three"), 4)
-    durations = (answer.load_duration, answer.prompt_eval_duration, answer.eval_duration)
-    assert all(one is not None for one in durations)
+    assert answer.prompt_eval_duration is not None
+    assert answer.eval_duration is not None
     assert answer.total_duration is not None
-    assert sum(one or 0 for one in durations) <= answer.total_duration
+    assert answer.prompt_eval_duration + answer.eval_duration <= answer.total_duration
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_model_that_is_loaded_costs_no_time_to_load(sdk: ollama.Client, stream: bool) -> None:
+    script = {"tokens": ["a"], "prefill": 0.2}
+    answer = parts(sdk, script)[-1] if stream else chat(sdk, script)
+    assert answer.load_duration == 0
+    vectors = sdk.embed(MODEL, ["a", "b"])
+    assert vectors.load_duration == 0
+    assert vectors.total_duration is not None
 
 
 async def test_answers_without_blocking(async_sdk: ollama.AsyncClient) -> None:
@@ -328,6 +338,17 @@ def test_a25_texts_become_vectors_of_length_one_in_their_order(sdk: ollama.Clien
     assert client.post("/v1/embeddings", json=body).json()["data"][0]["embedding"] == pytest.approx(first)
 
 
+@pytest.mark.parametrize("fields", [{}, {"truncate": True}])
+def test_a19_a_text_over_the_context_is_cut_at_its_end(sdk: ollama.Client, fields: dict[str, bool]) -> None:
+    cut = sdk.embed(MODEL, ["x" * 8192 + "y", "x" * 8192], **fields)
+    assert cut.embeddings[0] == cut.embeddings[1]
+    assert cut.prompt_eval_count == 2 * 8192
+    shorter = sdk.embed(MODEL, ["the sea", "the"], options={"num_ctx": 3}, **fields)
+    assert shorter.embeddings[0] == shorter.embeddings[1]
+    assert shorter.prompt_eval_count == 6
+    assert sdk.embed(MODEL, "the sea", options={"num_ctx": 1_000_000}).prompt_eval_count == len("the sea")
+
+
 async def test_texts_become_vectors_without_blocking(async_sdk: ollama.AsyncClient) -> None:
     assert len((await async_sdk.embed(MODEL, ["a", "b"])).embeddings) == 2
 
@@ -340,9 +361,15 @@ def test_without_a_text_there_is_no_vector(sdk: ollama.Client, client: httpx.Cli
 @pytest.mark.parametrize(
     ("path", "fields", "words"),
     [
-        ("embed", {"input": ["a", "x" * 9000]}, "input[1]"),
+        (
+            "embed",
+            {"input": ["a", "x" * 9000], "truncate": False},
+            "input[1]: the context is 8192 tokens",
+        ),
+        ("embed", {"input": "abcde", "truncate": False, "options": {"num_ctx": 4}}, "4 tokens, and it has 5"),
+        ("embed", {"input": "a", "options": {"num_ctx": 0}}, "num_ctx"),
         ("embed", {"input": 5}, "input"),
-        ("embed", {"input": "a", "truncate": True}, "truncate"),
+        ("embed", {"input": "a", "truncate": 1}, "truncate"),
         ("embed", {"input": "a", "options": {"temperature": 1}}, "temperature"),
         ("embed", {"input": "a", "top": 1}, "top"),
         ("embeddings", {"prompt": "x" * 9000}, "prompt"),

@@ -90,6 +90,30 @@ def test_a_model_is_loaded_and_unloaded_without_an_answer(sdk: ollama.Client) ->
     assert streamed.done_reason == "load"
 
 
+@pytest.mark.parametrize("ask", ["chat", "stream", "embed", "embed nothing"])
+def test_the_time_that_loading_took_is_told_by_whoever_had_it_loaded(sdk: ollama.Client, ask: str) -> None:
+    def figures() -> Any:
+        if ask.startswith("embed"):
+            return sdk.embed(MODEL, "a" if ask == "embed" else [])
+        if ask == "chat":
+            return sdk.chat(MODEL, HELLO)
+        return list(sdk.chat(MODEL, HELLO, stream=True))[-1]
+
+    sdk.generate(MODEL, keep_alive=0)
+    assert loaded(sdk) == []
+    cold, warm = figures(), figures()
+    assert 0 < cold.load_duration <= cold.total_duration
+    assert warm.load_duration == 0
+
+
+def test_a_digest_stays_when_its_model_is_loaded(sdk: ollama.Client) -> None:
+    sdk.generate(MODEL)
+    (there,), (in_memory,) = sdk.list().models, loaded(sdk)
+    (pulling,) = {part.digest for part in sdk.pull(MODEL, stream=True)} - {None}
+    assert there.digest == in_memory.digest
+    assert pulling == f"sha256:{there.digest}"
+
+
 def test_keys_are_asked_for_as_elsewhere(node: Stack, sdk: ollama.Client) -> None:
     secret = create(node, "anna", "inference")
     try:
@@ -104,3 +128,27 @@ def test_keys_are_asked_for_as_elsewhere(node: Stack, sdk: ollama.Client) -> Non
         assert needs_admin.value.status_code == 403
     finally:
         node.cli("keys", "revoke", "anna")
+
+
+def test_a_key_for_answers_alone_takes_no_model_away_from_others(node: Stack, sdk: ollama.Client) -> None:
+    secrets = {scope: create(node, f"bob-{scope}", scope) for scope in ("inference", "admin")}
+    try:
+        with ollama.Client(host=node.url, headers=bearer(secrets["inference"])) as one:
+            assert one.chat(MODEL, HELLO, keep_alive="5m").message.content == "hi"
+            assert one.chat(MODEL, HELLO, keep_alive=-1).message.content == "hi"
+            for ask in (
+                lambda: one.chat(MODEL, HELLO, keep_alive=0),
+                lambda: one.chat(MODEL, HELLO, keep_alive="299s"),
+                lambda: one.generate(MODEL, keep_alive=0),
+                lambda: one.embed(MODEL, "hi", keep_alive=0),
+            ):
+                with pytest.raises(ollama.ResponseError, match="needs a key for admin") as refused:
+                    ask()
+                assert refused.value.status_code == 403
+            assert stays(one) > YEARS
+        with ollama.Client(host=node.url, headers=bearer(secrets["admin"])) as one:
+            assert one.generate(MODEL, keep_alive=0).done_reason == "unload"
+            assert loaded(one) == []
+    finally:
+        for scope in secrets:
+            node.cli("keys", "revoke", f"bob-{scope}")

@@ -18,10 +18,11 @@ from exo.domain.sampling import FinishReason, Timings, Usage
 
 ASKED = 1_796_010_387.25
 NOW = ASKED + 2
+LOADING = 0.75
 HEAD = {"model": "m:latest", "created_at": "2026-11-30T03:46:29.250000Z"}
 FIGURES = {
     "total_duration": 2_000_000_000,
-    "load_duration": 1_250_000_000,
+    "load_duration": 750_000_000,
     "prompt_eval_count": 10,
     "prompt_eval_duration": 250_000_000,
     "eval_count": 7,
@@ -45,7 +46,7 @@ def end(reason: FinishReason = "stop", code: str = "") -> EndPiece:
 
 
 def whole(kind: Kind, *pieces: GivenPiece, reason: FinishReason = "stop") -> dict[str, Any]:
-    written = Writer(kind, "m:latest", ASKED).end(end(reason), NOW, all_of(Answer(list(pieces))))
+    written = Writer(kind, "m:latest", ASKED).end(end(reason), NOW, LOADING, all_of(Answer(list(pieces))))
     assert b"\n" not in written
     told = json.loads(written)
     SHAPES[kind].validate_json(written)
@@ -53,7 +54,7 @@ def whole(kind: Kind, *pieces: GivenPiece, reason: FinishReason = "stop") -> dic
 
 
 def lines(kind: Kind, *items: Item) -> Sequence[dict[str, Any]]:
-    written = Lines(Writer(kind, "m:latest", ASKED), lambda: NOW).frames([(0, item) for item in items])
+    written = Lines(Writer(kind, "m:latest", ASKED), lambda: LOADING, lambda: NOW).frames([(0, item) for item in items])
     assert written.endswith(b"\n")
     return [json.loads(line) for line in written.removesuffix(b"\n").split(b"\n")]
 

@@ -1,5 +1,7 @@
 """Models as Ollama's endpoints describe and pull them, by State alone."""
 
+from hashlib import sha256
+
 import pytest
 from test_domain_cluster import GB, MIDDLE, SMALL, Cluster, card
 
@@ -49,8 +51,11 @@ def test_a_model_is_described_by_its_card() -> None:
     facts = facts_of(card("x", context=4096))
     assert facts["general.architecture"] == "llama"
     assert facts["llama.context_length"] == 4096
-    assert len(digest_of(four_bit)) == 64
-    assert digest_of(four_bit) != digest_of(card("small"))
+
+
+def test_a_models_digest_is_that_of_its_id_whatever_its_weights_are() -> None:
+    assert digest_of(SMALL.model_id) == sha256(b"maker/small").hexdigest()
+    assert digest_of(SMALL.model_id) != digest_of(MIDDLE.model_id)
 
 
 @pytest.mark.parametrize(

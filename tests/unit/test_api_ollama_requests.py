@@ -7,9 +7,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from exo.api.http.errors import Problem, validation_problem
 from exo.api.ollama.durations import FOREVER, Duration
+from exo.api.ollama.embed_requests import EmbeddingsRequest, EmbedRequest
 from exo.api.ollama.named import Named
 from exo.api.ollama.requests import ChatRequest, GenerateRequest
 from exo.domain.constraint import JsonObject, JsonSchema
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.messages.requests import ChatMessage, GenerationRequest, ToolCall
 from exo.domain.sampling import INTEGER_MOST, SamplingParams
 
@@ -26,6 +28,10 @@ def chat(**fields: object) -> GenerationRequest:
 
 def generate(**fields: object) -> GenerationRequest:
     return GenerateRequest.model_validate_json(json.dumps({"model": "m", "prompt": "hi", **fields})).to_generation()
+
+
+def embed(**fields: object) -> EmbeddingParams:
+    return EmbedRequest.model_validate_json(json.dumps({"model": "m", "input": "hi", **fields})).to_domain().params
 
 
 def params(**options: object) -> SamplingParams:
@@ -199,6 +205,22 @@ def test_what_a_prompt_cannot_have_is_refused_by_name(fields: dict[str, object],
 def test_what_asks_for_nothing_may_be_there() -> None:
     empty = generate(suffix="", template="", system="", context=[], images=[], raw=False, format="", options={})
     assert empty == generate(truncate=False, shift=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cuts"),
+    [({}, True), ({"truncate": None}, True), ({"truncate": True}, True), ({"truncate": False}, False)],
+)
+def test_texts_are_cut_unless_told_otherwise(fields: dict[str, object], cuts: bool) -> None:
+    assert embed(**fields) == EmbeddingParams(truncate=cuts)
+
+
+def test_texts_have_a_context_of_their_own_and_no_other_options() -> None:
+    assert embed(options={"num_ctx": 512, "temperature": None, "num_gpu": -1}).context == 512
+    one = EmbeddingsRequest.model_validate({"model": "m", "prompt": "hi", "options": {"num_ctx": 512}}).to_domain()
+    assert one.params == EmbeddingParams(context=512)
+    with pytest.raises(ValidationError, match="'temperature' is about answers"):
+        embed(options={"temperature": 1})
 
 
 def test_a_prompt_is_a_question_or_stands_as_it_is() -> None:

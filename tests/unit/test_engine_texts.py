@@ -33,6 +33,12 @@ def test_texts_are_taken_up_to_the_context() -> None:
     assert within_context([[1, 2, 3, 4], [4]], 3, truncate=True) == [[1, 2, 3], [4]]
 
 
+def test_what_ends_every_text_stays_at_the_end_of_one_that_is_cut() -> None:
+    cut = within_context([[0, 1, 2, 3, 9], [0, 9], [0, 1, 2, 3]], 3, truncate=True, ending=[9])
+    assert cut == [[0, 1, 9], [0, 9], [0, 1, 2]]
+    assert within_context([[1, 2, 9]], 1, truncate=True, ending=[9]) == [[1]]
+
+
 def test_a_longer_one_is_named_with_both_numbers() -> None:
     with pytest.raises(Rejected, match=r"input\[1\].* 3 tokens.* 4") as refusal:
         within_context([[1], [1, 2, 3, 4]], 3, truncate=False)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from exo.domain.constraint import JsonObject
 from exo.domain.messages.requests import GenerationRequest
@@ -44,6 +44,16 @@ def tokenizer(tmp_path: Path) -> HuggingFaceTokenizer:
 def decode(tokenizer: HuggingFaceTokenizer, tokens: list[int]) -> list[str]:
     detokenizer = tokenizer.detokenizer()
     return [detokenizer.push(token) for token in tokens]
+
+
+def test_what_ends_every_text_is_what_the_tokenizer_puts_there(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path)
+    assert HuggingFaceTokenizer(folder).text_ending == []
+    fast = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    end = fast.token_to_id("<end>")
+    fast.post_processor = processors.TemplateProcessing("<think> $A <end>", None, [("<think>", 258), ("<end>", end)])
+    fast.save(str(folder / "tokenizer.json"))
+    assert HuggingFaceTokenizer(folder).text_ending == [end]
 
 
 def test_a_chat_becomes_tokens_and_ends_where_the_assistant_begins(tokenizer: HuggingFaceTokenizer) -> None:

@@ -1,5 +1,6 @@
 """`POST /v1/messages/count_tokens`."""
 
+from contextlib import suppress
 from typing import Any
 
 from litestar import Request, Response, post
@@ -11,13 +12,13 @@ from exo.api.bodies.openapi import operation
 from exo.api.bodies.param_names import named_refusal
 from exo.api.context import Api
 from exo.api.http.json_response import json_response
-from exo.api.known.models import find_model
+from exo.api.known.asked import body_and_card
 from exo.api.known.ready_models import load
 from exo.bus.client import new_id
 from exo.bus.counts import ask_count
-from exo.bus.requests import put_request
+from exo.bus.requests import delete_request, put_request
 from exo.domain.ids import TaskId
-from exo.errors import Rejected
+from exo.errors import Rejected, Retryable
 
 LOADING = 300.0
 """Seconds that a model has to be ready."""
@@ -41,14 +42,17 @@ class CountAnswer(TypedDict):
 )
 async def count_tokens(request: Request[Any, Any, Any], api: Api) -> Response[bytes]:
     """The tokens that `/v1/messages` would have a model read, by the model's own tokenizer and chat template."""
-    body = PromptRequest.model_validate_json(await request.body())
-    card = find_model(api.state, body.model)
+    body, card = await body_and_card(api, request, PromptRequest)
     api.check_room()
     instance_id, *_ = await load(api, card.model_id, LOADING)
     task_id = TaskId(new_id())
-    await put_request(api.bus, task_id, body.to_domain())
     try:
+        await put_request(api.bus, task_id, body.to_domain())
         answer: CountAnswer = {"input_tokens": await ask_count(api.bus, instance_id, task_id, COUNTING)}
     except Rejected as refusal:
         raise named_refusal(refusal, NAMES) from refusal
+    finally:
+        # Nobody asks for it again. Where NATS is away it goes within the hour, as all do.
+        with suppress(Retryable):
+            await delete_request(api.bus, task_id)
     return json_response(answer)

@@ -13,7 +13,7 @@ from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.http.json_response import json_response
 from exo.api.http.request_ids import HEADER
-from exo.api.known.models import find_model
+from exo.api.known.asked import body_and_card
 
 EXAMPLE = {"model": "SmolLM2-135M-Instruct", "max_tokens": 50, "messages": [{"role": "user", "content": "Hello!"}]}
 NAMES = {
@@ -33,8 +33,7 @@ NAMES = {
 )
 async def create_message(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
-    body = MessagesRequest.model_validate_json(await request.body())
-    card = find_model(api.state, body.model)
+    body, card = await body_and_card(api, request, MessagesRequest)
     choices = await answering.start(api, card.model_id, [body.to_generation()], request.receive, NAMES)
     if body.stream:
         request_id = request.headers.get(HEADER, "")

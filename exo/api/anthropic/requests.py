@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError, to_json
 from exo.api.anthropic.blocks import CacheControl
 from exo.api.anthropic.conversation import InputMessage, Texts, conversation
 from exo.api.anthropic.tools import ToolChoice, Tools, choice_of, demands_call, is_parallel, named_by
-from exo.api.bodies.strict import LIST_MOST, ModelName, StopSequence, Strict, Unsupported, by_field
+from exo.api.bodies.strict import LIST_MOST, AsksModel, StopSequence, Strict, Unsupported, by_field
 from exo.api.bodies.tool_names import check_demanded
 from exo.domain.constraint import Constraint, JsonSchema
 from exo.domain.messages.requests import GenerationRequest, ReasoningEffort
@@ -77,11 +77,10 @@ class OutputConfig(Strict):
         return JsonSchema(text=to_json(self.format.schema_).decode(), param="output_config.format.schema")
 
 
-class PromptRequest(Strict):
+class PromptRequest(AsksModel):
     """What a prompt is made of: all of the body of `POST /v1/messages/count_tokens`, and the beginning of the other's.
     Null stands for the default throughout."""
 
-    model: ModelName
     messages: Annotated[list[InputMessage], Field(min_length=1, max_length=LIST_MOST)]
     system: Texts | None = None
     tools: Tools | None = None

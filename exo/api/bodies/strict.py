@@ -31,6 +31,12 @@ LIST_MOST = 20_000
 StopSequence = Annotated[str, StringConstraints(min_length=1)]
 
 
+class AsksModel(Strict):
+    """The body of a request to a model."""
+
+    model: ModelName
+
+
 def by_field(name: str, *values: str) -> Discriminator:
     """Chooses the member of a union, each with a `Tag("<value>")`, by a field. The brackets are what a tag is known by
     in the place of an error, where it is no part of the path that a client knows."""

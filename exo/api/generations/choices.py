@@ -33,6 +33,10 @@ class Choices:
         """Names the whole: the first generation's."""
         return self.generations[0].task_id
 
+    def loading(self) -> float:
+        """Seconds that went by until the model was loaded; 0 where it was."""
+        return self.generations[0].load_seconds
+
     @property
     def is_over(self) -> bool:
         """Whether the last end has been read, or one that is a failure: then nothing more comes."""

@@ -30,6 +30,8 @@ class Embedded:
     """In the order of the texts, each of length 1: float32 numbers, little-endian, in base64."""
     end: EndPiece
     """What was counted and measured."""
+    load_seconds: float
+    """Until the model was loaded; 0 where it was."""
 
 
 async def embed(
@@ -42,7 +44,7 @@ async def embed(
     choices = await answering.start(api, model_id, [request], receive, names)
     try:
         ((_, end),) = await answering.whole(api, choices)
-        return Embedded(_in_order(choices.generations[0], len(request.inputs)), end)
+        return Embedded(_in_order(choices.generations[0], len(request.inputs)), end, choices.loading())
     finally:
         # Nobody comes back to them, and they would take the room of answers to which somebody may.
         with suppress(Retryable):

@@ -76,6 +76,8 @@ class Generation:
         """What texts became, by their indexes. They are no items: nobody has a use for them before the end."""
         self.command_id: MessageId | None = None
         """By which the master's refusal names it."""
+        self.load_seconds = 0.0
+        """Of its time, what went by until its model was loaded."""
         self.is_over = False
         """Whether its end is among the items, or was."""
         self.arrived = asyncio.Event()

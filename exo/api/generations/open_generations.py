@@ -4,9 +4,16 @@ import time
 from collections import OrderedDict
 
 from exo.api.generations.generation import Generation
+from exo.api.generations.load_time import load_seconds
 from exo.domain.ids import MessageId, TaskId
 from exo.domain.messages.chunks import ChunkGenerated
-from exo.domain.messages.events import CommandRejected, GenerationFinished, GenerationQueued, Recorded
+from exo.domain.messages.events import (
+    CommandRejected,
+    GenerationDispatched,
+    GenerationFinished,
+    GenerationQueued,
+    Recorded,
+)
 from exo.domain.state import State
 
 REJECTIONS_KEPT = 256
@@ -69,6 +76,9 @@ class OpenGenerations:
             case GenerationQueued() as event:
                 for generation in self._readers.get(event.task_id, ()):
                     generation.accept()
+            case GenerationDispatched() as event:
+                for generation in self._readers.get(event.task_id, ()):
+                    generation.load_seconds = load_seconds(state, event.task_id)
             case GenerationFinished() as event:
                 for generation in self._readers.get(event.task_id, ()):
                     generation.finished(event, time.monotonic())
@@ -91,6 +101,7 @@ def settle(generation: Generation, state: State) -> None:
     task_id = generation.task_id
     if task_id in state.generations:
         generation.accept()
+        generation.load_seconds = load_seconds(state, task_id)
     elif one := next((one for one in state.ended if one.task_id == task_id), None):
         event = GenerationFinished(task_id=task_id, finish_reason=one.finish_reason, error=one.error)
         generation.finished(event, time.monotonic())

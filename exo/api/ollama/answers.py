@@ -41,10 +41,11 @@ class Writer:
         """A part of the answer."""
         return to_json({**self._told(said, now), "done": False})
 
-    def end(self, end: EndPiece, now: float, said: Said = NOTHING) -> bytes:
+    def end(self, end: EndPiece, now: float, load_seconds: float, said: Said = NOTHING) -> bytes:
         """What comes last, with all that has not come in parts."""
         reason = "length" if end.finish_reason == "length" else "stop"
-        return to_json({**self._told(said, now), "done": True, "done_reason": reason, **self._figures(end, now)})
+        figures = self._figures(end, now, load_seconds)
+        return to_json({**self._told(said, now), "done": True, "done_reason": reason, **figures})
 
     def no_answer(self, done_reason: Literal["load", "unload"], now: float) -> bytes:
         """Where none was asked for."""
@@ -60,12 +61,12 @@ class Writer:
             told["message"] = {"role": "assistant", "content": said.text, **thinking, **calls}
         return {**told, "logprobs": said.logprobs} if said.logprobs else told
 
-    def _figures(self, end: EndPiece, now: float) -> dict[str, int]:
-        """Nanoseconds and tokens. All that came before the prompt was computed counts as loading."""
-        total, timings = max(0.0, now - self.asked_at), end.timings
+    def _figures(self, end: EndPiece, now: float, load_seconds: float) -> dict[str, int]:
+        """Nanoseconds and tokens."""
+        timings = end.timings
         return {
-            "total_duration": nanoseconds(total),
-            "load_duration": nanoseconds(max(0.0, total - timings.prefill - timings.decode)),
+            "total_duration": nanoseconds(max(0.0, now - self.asked_at)),
+            "load_duration": nanoseconds(load_seconds),
             "prompt_eval_count": end.usage.prompt_tokens,
             "prompt_eval_duration": nanoseconds(timings.prefill),
             "eval_count": end.usage.completion_tokens,

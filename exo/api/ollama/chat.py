@@ -24,4 +24,4 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "cont
 )
 async def chat(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, as a stream unless told otherwise. See docs/api.md for each parameter."""
-    return await answer(api, request, ChatRequest.model_validate_json(await request.body()))
+    return await answer(api, request, ChatRequest)

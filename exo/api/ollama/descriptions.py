@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing_extensions import TypedDict
 
 from exo.api.ollama.answers import timestamp
+from exo.domain.ids import ModelId
 from exo.domain.model_card import ModelCard, Quantization
 
 BITS: Mapping[Quantization, float] = {
@@ -54,9 +55,12 @@ def parameters_of(card: ModelCard) -> int:
     return round(card.weight_bytes * 8 / BITS[card.quantization])
 
 
-def digest_of(card: ModelCard) -> str:
-    """Names a model's card: SHA-256, hexadecimal. Ollama has that of a manifest."""
-    return hashlib.sha256(card.model_dump_json().encode()).hexdigest()
+def digest_of(model_id: ModelId) -> str:
+    """Names a model: SHA-256 of its id, hexadecimal. Ollama has that of a manifest.
+
+    A model has one id wherever it lies. The figures of its card are others once it is on a disk.
+    """
+    return hashlib.sha256(model_id.encode()).hexdigest()
 
 
 def facts_of(card: ModelCard) -> dict[str, str | int]:

@@ -26,4 +26,4 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "prompt": "Hello!"}
 )
 async def generate(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, as a stream unless told otherwise. See docs/api.md for each parameter."""
-    return await answer(api, request, GenerateRequest.model_validate_json(await request.body()))
+    return await answer(api, request, GenerateRequest)

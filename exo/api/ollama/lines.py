@@ -20,6 +20,8 @@ class Lines:
     """Turns what comes into lines; an EndPiece's is the stream's last."""
 
     writer: Writer
+    loading: Callable[[], float]
+    """Seconds that went by until the model was loaded, as far as is known at the end."""
     clock: Callable[[], float] = time.time
 
     def frames(self, items: Sequence[Chosen]) -> bytes:
@@ -46,4 +48,4 @@ class Lines:
     def _end(self, end: EndPiece, now: float) -> bytes:
         if problem := failure(end):
             return ollama_error(Problem(problem.code, problem.reason, problem.param))
-        return self.writer.end(end, now)
+        return self.writer.end(end, now, self.loading())

@@ -55,7 +55,7 @@ def _loaded(state: State, model_id: ModelId, now: float) -> Loaded:
         "name": tagged(model_id),
         "model": tagged(model_id),
         "size": sum(_bytes(state, instance, on_gpus=False) for instance in instances),
-        "digest": digest_of(card),
+        "digest": digest_of(model_id),
         "details": details_of(card),
         "expires_at": timestamp(expires_at(state, model_id, now)),
         "size_vram": sum(_bytes(state, instance, on_gpus=True) for instance in instances),

@@ -18,7 +18,7 @@ from exo.domain.model_card import ModelCard
 
 
 class Tag(TypedDict):
-    """A model that is on a disk. `digest` is that of its card."""
+    """A model that is on a disk. `digest` is that of its id."""
 
     name: str
     model: str
@@ -101,6 +101,6 @@ def _tag(card: ModelCard) -> Tag:
         "model": name,
         "modified_at": LONG_AGO,
         "size": card.weight_bytes,
-        "digest": digest_of(card),
+        "digest": digest_of(card.model_id),
         "details": details_of(card),
     }

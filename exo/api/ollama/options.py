@@ -47,7 +47,7 @@ def _only(default: float, reason: str) -> BeforeValidator:
 
 OF_ANSWERS = (
     *("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n", "presence_penalty"),
-    *("frequency_penalty", "seed", "num_predict", "num_ctx", "stop"),
+    *("frequency_penalty", "seed", "num_predict", "stop"),
 )
 """The options that have a meaning for an answer alone."""
 _BY_ITSELF = "exo places a model by what its nodes have"

@@ -115,7 +115,7 @@ def _problem(pull: Pull, card: ModelCard) -> Problem | None:
 
 def _share(pull: Pull, card: ModelCard) -> bytes:
     """Bytes, by the size of the weights as they are loaded."""
-    digest, total = digest_of(card), card.weight_bytes
+    digest, total = digest_of(card.model_id), card.weight_bytes
     return _line(f"pulling {digest[:12]}", digest=f"sha256:{digest}", total=total, completed=int(total * pull.held))
 
 

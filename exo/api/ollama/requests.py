@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationInfo, field_va
 from pydantic_core import PydanticCustomError, to_json
 
 from exo.api.bodies.param_names import Names
-from exo.api.bodies.strict import LIST_MOST, ModelName, Strict, Unsupported
+from exo.api.bodies.strict import LIST_MOST, AsksModel, Unsupported
 from exo.api.ollama.durations import Duration
 from exo.api.ollama.messages import Images, Message, conversation
 from exo.api.ollama.options import Options
@@ -31,10 +31,9 @@ NotCut = Annotated[Literal[False] | None, BeforeValidator(_not_cut)]
 """Whether what is too long may be cut. Ollama does, unless told otherwise."""
 
 
-class AnswerRequest(Strict):
+class AnswerRequest(AsksModel):
     """What chats and prompts have in common. Null stands for the default throughout."""
 
-    model: ModelName
     stream: bool | None = None
     """Unless it is false."""
     format: Literal["", "json"] | dict[str, JsonValue] | None = None

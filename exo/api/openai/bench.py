@@ -10,7 +10,7 @@ from exo.api.bodies.openapi import operation
 from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.http.json_response import json_response
-from exo.api.known.models import find_model
+from exo.api.known.asked import body_and_card
 from exo.api.openai.chat import EXAMPLE
 from exo.api.openai.chat_answers import ChatCompletion, completion
 from exo.api.openai.requests import ChatCompletionRequest
@@ -45,11 +45,10 @@ class MeasuredCompletion(ChatCompletion):
 )
 async def bench_chat_completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes]:
     """One whole answer, as `/v1/chat/completions` gives it, with `generation_stats`."""
-    body = ChatCompletionRequest.model_validate_json(await request.body())
+    body, card = await body_and_card(api, request, ChatCompletionRequest)
     for name, unwanted in (("stream", body.stream), ("n", (body.n or 1) > 1), ("background", body.background)):
         if unwanted:
             raise Rejected(f"{name}: one whole answer is measured", code="unsupported_parameter", param=name)
-    card = find_model(api.state, body.model)
     created = int(time.time())
     choices = await answering.start(api, card.model_id, [body.to_domain()], request.receive)
     answers = await answering.whole(api, choices)

@@ -11,7 +11,7 @@ from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.generations.resuming import Streamed, stream
 from exo.api.http.json_response import json_response
-from exo.api.known.models import find_model
+from exo.api.known.asked import body_and_card
 from exo.api.openai.chat_answers import ID_PREFIX, ChatCompletion, ChunkWriter, completion
 from exo.api.openai.choice_requests import each_choice
 from exo.api.openai.requests import ChatCompletionRequest
@@ -31,8 +31,7 @@ EXAMPLE = {"model": "SmolLM2-135M-Instruct", "messages": [{"role": "user", "cont
 )
 async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model, whole or as a stream. See docs/api.md for each parameter."""
-    body = ChatCompletionRequest.model_validate_json(await request.body())
-    card = find_model(api.state, body.model)
+    body, card = await body_and_card(api, request, ChatCompletionRequest)
     created, count = int(time.time()), body.n or 1
     requests = each_choice(body.to_domain(), count)
     if body.stream:

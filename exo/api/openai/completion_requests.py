@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from exo.api.bodies.strict import ModelName, Unsupported
+from exo.api.bodies.strict import AsksModel, Unsupported
 from exo.api.openai.choice_requests import CHOICES_MOST, each_choice
 from exo.api.openai.formats import FormatFields
 from exo.api.openai.prompts import Listed, Prompt
@@ -19,10 +19,9 @@ MAX_TOKENS = 16
 """OpenAI's default for this endpoint."""
 
 
-class CompletionRequest(FormatFields, SamplingFields, StreamFields):
+class CompletionRequest(FormatFields, SamplingFields, StreamFields, AsksModel):
     """A request for the continuation of one prompt or several. Null stands for the default throughout."""
 
-    model: ModelName
     prompt: Annotated[list[Prompt], Listed, Field(min_length=1, max_length=CHOICES_MOST)]
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=TOP_LOGPROBS_MOST)] | None = None

@@ -11,7 +11,7 @@ from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.generations.resuming import Streamed, stream
 from exo.api.http.json_response import json_response
-from exo.api.known.models import find_model
+from exo.api.known.asked import body_and_card
 from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, TextCompletion, completion
 from exo.api.openai.completion_requests import CompletionRequest
 from exo.domain.ids import TaskId
@@ -33,8 +33,7 @@ NAMES = {"messages": "prompt"}
 )
 async def completions(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """What a model continues a prompt with, as it stands, without its chat template. See docs/api.md."""
-    body = CompletionRequest.model_validate_json(await request.body())
-    card = find_model(api.state, body.model)
+    body, card = await body_and_card(api, request, CompletionRequest)
     created, payloads, with_logprobs = int(time.time()), body.to_domain(), body.logprobs is not None
     if body.stream:
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from exo.api.bodies.strict import ModelName, Strict
+from exo.api.bodies.strict import AsksModel
 from exo.api.openai.prompts import Listed, Prompt
 from exo.domain.embedding import INPUTS_MOST, Dimensions, EmbeddingParams, Pooling
 from exo.domain.messages.requests import EmbeddingRequest
@@ -21,10 +21,9 @@ def few_enough(inputs: list[T]) -> list[T]:
     return inputs
 
 
-class EmbeddingsRequest(Strict):
+class EmbeddingsRequest(AsksModel):
     """A request for the vectors of one text or several. Null stands for the default throughout."""
 
-    model: ModelName
     input: Annotated[list[Prompt], Listed, Field(min_length=1), AfterValidator(few_enough)]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Dimensions | None = None

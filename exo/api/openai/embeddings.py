@@ -11,7 +11,7 @@ from exo.api.bodies.openapi import operation
 from exo.api.context import Api
 from exo.api.generations.embedding import Embedded, embed, numbers
 from exo.api.http.json_response import written_json
-from exo.api.known.models import find_model
+from exo.api.known.asked import body_and_card
 from exo.api.openai.embedding_requests import EmbeddingsRequest
 from exo.domain.ids import ModelId
 
@@ -51,8 +51,7 @@ class EmbeddingsAnswer(TypedDict):
 )
 async def create_embeddings(request: Request[Any, Any, Any], api: Api) -> Response[bytes]:
     """A vector of length 1 for each text. See docs/api.md for each parameter."""
-    body = EmbeddingsRequest.model_validate_json(await request.body())
-    card = find_model(api.state, body.model)
+    body, card = await body_and_card(api, request, EmbeddingsRequest)
     embedded = await embed(api, card.model_id, body.to_domain(), request.receive)
     # Millions of numbers take a second to write, in which others would stand still.
     answer = await asyncio.to_thread(_answer, card.model_id, embedded, in_base64=body.encoding_format == "base64")

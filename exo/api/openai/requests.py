@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from exo.api.bodies.strict import LIST_MOST, ModelName, Strict, Unsupported, check_streaming
+from exo.api.bodies.strict import LIST_MOST, AsksModel, Strict, Unsupported, check_streaming
 from exo.api.openai.formats import FORMATS, FormatFields, constrains
 from exo.api.openai.messages import Message
 from exo.api.openai.sampling_fields import SamplingFields
@@ -29,11 +29,10 @@ def _medium(value: str) -> str:
     return value
 
 
-class ChatCompletionRequest(FormatFields, ToolFields, SamplingFields, StreamFields):
+class ChatCompletionRequest(FormatFields, ToolFields, SamplingFields, StreamFields, AsksModel):
     """A chat request. Null stands for the default throughout. Formats are checked after the tools beside them: fields
     are in the order of the bases, the last one's first."""
 
-    model: ModelName
     messages: Annotated[list[Message], Field(min_length=1, max_length=LIST_MOST)]
     max_completion_tokens: Count | None = None
     background: bool | None = None

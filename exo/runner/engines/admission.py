@@ -1,5 +1,6 @@
 """Whether a request can be taken at all; the same for every engine."""
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected
 
@@ -8,8 +9,9 @@ UNLIMITED_RESERVE = 2048
 refuse most of what fits; an answer of more than this is rare."""
 
 
-def context_limit(params: SamplingParams, model_context: int) -> int:
-    """Most tokens of prompt and answer together: the model's context, or less where a request wants that."""
+def context_limit(params: SamplingParams | EmbeddingParams, model_context: int) -> int:
+    """Most tokens of prompt and answer together, or of a text that is to become a vector: the model's context, or less
+    where a request wants that."""
     return min(params.context or model_context, model_context)
 
 

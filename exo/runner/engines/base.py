@@ -98,6 +98,11 @@ class Tokenizer(Protocol):
         """A text's tokens as it stands, with what the model wants before any text. Names of special tokens are them."""
         ...
 
+    @property
+    def text_ending(self) -> Sequence[int]:
+        """The tokens that `encode_text` puts after every text."""
+        ...
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, special ones left out."""
         ...

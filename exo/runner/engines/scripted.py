@@ -111,7 +111,8 @@ class ScriptedEngine:
         """Queues texts, each of which may be a script that says when its vector comes, or what goes wrong."""
         card = self._card_for(task_id)
         pooling, dimensions = VECTOR_FORM.chosen(params, card.hidden_size)
-        texts = within_context(inputs, card.context, truncate=params.truncate)
+        context, ending = context_limit(params, card.context), self._tokenizer.text_ending
+        texts = within_context(inputs, context, truncate=params.truncate, ending=ending)
         scripts = [parse_script(self._tokenizer.text(tokens)) for tokens in inputs]
         run = TextsRun(task_id, texts, scripts, pooling, card.hidden_size, dimensions, time.monotonic())
         run.wait_for_next()

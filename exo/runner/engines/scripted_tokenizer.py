@@ -40,6 +40,11 @@ class ScriptedTokenizer:
         """The text's bytes."""
         return list(text.encode(errors="replace"))
 
+    @property
+    def text_ending(self) -> Sequence[int]:
+        """None."""
+        return ()
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The bytes of the tokens as text."""
         return b"".join(map(self.raw, tokens)).decode(errors="replace")

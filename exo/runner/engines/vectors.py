@@ -11,8 +11,11 @@ Row = NDArray[np.float32]
 """The numbers of one vector."""
 
 
-def within_context(inputs: Sequence[Sequence[int]], context: int, *, truncate: bool) -> list[Sequence[int]]:
-    """The tokens of each text, cut to `context` where they may be.
+def within_context(
+    inputs: Sequence[Sequence[int]], context: int, *, truncate: bool, ending: Sequence[int] = ()
+) -> list[Sequence[int]]:
+    """The tokens of each text, cut to `context` where they may be: at its end, before the `ending` that the tokenizer
+    gives every text.
 
     Raises Rejected, naming the text, where one has none, or more tokens than `context` and may not be cut.
     """
@@ -21,9 +24,19 @@ def within_context(inputs: Sequence[Sequence[int]], context: int, *, truncate: b
         if not tokens:
             raise Rejected(f"{param}: it has no tokens", code="empty_prompt", param=param)
         if len(tokens) > context and not truncate:
-            reason = f"{param}: this model's context is {context} tokens, and it has {len(tokens)}"
+            reason = f"{param}: the context is {context} tokens, and it has {len(tokens)}"
             raise Rejected(reason, code="context_length_exceeded", param=param)
-    return [tokens[:context] for tokens in inputs]
+    return [_cut(tokens, context, ending) for tokens in inputs]
+
+
+def _cut(tokens: Sequence[int], context: int, ending: Sequence[int]) -> Sequence[int]:
+    """Models that were trained to make a vector of a text's last token expect it to be the one that ends texts."""
+    if len(tokens) <= context:
+        return tokens
+    kept = context - len(ending)
+    if kept < 1 or list(tokens[len(tokens) - len(ending) :]) != list(ending):
+        return tokens[:context]
+    return [*tokens[:kept], *ending]
 
 
 def unit(row: Row, dimensions: int) -> bytes | None:

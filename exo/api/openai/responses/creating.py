@@ -13,7 +13,7 @@ from exo.api.generations.choices import Choices
 from exo.api.generations.resuming import Streamed, stream
 from exo.api.http.access import payer
 from exo.api.http.json_response import json_response
-from exo.api.known.models import find_model
+from exo.api.known.asked import body_and_card
 from exo.api.openai.responses.bodies import Progress, ended, response_of
 from exo.api.openai.responses.conversation import messages_before
 from exo.api.openai.responses.events import ResponseWriter
@@ -43,9 +43,8 @@ NAMES = {
 )
 async def create_response(request: Request[Any, Any, Any], api: Api) -> Response[bytes] | Stream:
     """The answer of a model as items: whole, as a stream, or in the background. See docs/api.md for each parameter."""
+    body, card = await body_and_card(api, request, ResponseRequest)
     raw = await request.body()
-    body = ResponseRequest.model_validate_json(raw)
-    card = find_model(api.state, body.model)
     payload = body.to_domain(await messages_before(api, body.previous_response_id))
     now = int(time.time())
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
-from exo.api.bodies.strict import ModelName, Strict, Unsupported, check_streaming
+from exo.api.bodies.strict import AsksModel, Unsupported, check_streaming
 from exo.api.bodies.tool_names import check_demanded
 from exo.api.openai.responses.items import Items, messages_of
 from exo.api.openai.responses.options import (
@@ -35,10 +35,9 @@ def _told(value: object) -> object:
     return value
 
 
-class ResponseRequest(Strict):
+class ResponseRequest(AsksModel):
     """A request. Null stands for the default throughout."""
 
-    model: ModelName
     input: Items
     instructions: str | None = None
     previous_response_id: str | None = None

@@ -116,7 +116,8 @@ class MlxEngine:
             reason = f"exo makes no vectors with models of the family '{model.card.family}': ask another model"
             raise Rejected(reason, code="embeddings_not_supported", param="model")
         pooling, dimensions = model.vector_form.chosen(params, model.states.width)
-        texts = within_context(inputs, model.card.context, truncate=params.truncate)
+        context, ending = context_limit(params, model.card.context), model.tokenizer.text_ending
+        texts = within_context(inputs, context, truncate=params.truncate, ending=ending)
         model.scheduler.embed(task_id, texts, pooling, dimensions)
 
     def step(self) -> list[EngineOutput]:
