@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import SamplingParams
+from exo.models.output_format import OutputFormat
 from exo.runner.engines.base import Tokenizer
-from exo.runner.output.format import OutputFormat
 from exo.runner.output.opening import open_pipeline
 from exo.runner.output.pipeline import OutputPipeline, PipelineResult
 from exo.runner.output.segments import Reasoning, Segment, Text

@@ -42,6 +42,10 @@ Quantization = Literal[
     "none", "float32", "float16", "bfloat16", "8bit", "6bit", "5bit", "4bit", "3bit", "2bit", "mxfp4"
 ]
 
+Ability = Literal["tools", "thinking", "embedding"]
+"""tools: calls them. thinking: reasons before it answers, or can be told to. embedding: was trained to make vectors of
+texts, and not to write."""
+
 
 def short_name(model_id: ModelId) -> str:
     """The last part of an id."""
@@ -66,6 +70,8 @@ class ModelCard(Frozen):
     supports_tensor: bool = False
     """Whether mlx-lm can shard it by tensor; the head counts must divide besides."""
     license: str = ""
+    abilities: tuple[Ability, ...] = ()
+    """What it can do besides writing, as far as is known: of a model on a disk by its files."""
     sources: tuple[Source, ...] = ()
     """In the order in which they are tried."""
 

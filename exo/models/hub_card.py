@@ -1,4 +1,4 @@
-"""The card of a model on the hub, before anything but its configuration has been fetched."""
+"""The card of a model on the hub, before anything but its small files has been fetched."""
 
 import fnmatch
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 from exo.domain.ids import ModelId
 from exo.domain.model_card import HubSource, ModelCard
 from exo.errors import Rejected
+from exo.models.abilities import FILES, read_abilities
 from exo.models.config import card_of
 from exo.models.folder import CONFIG_FILE
 from exo.models.hub import WEIGHTS, fetch_files, fetch_listing, needed_files
@@ -31,7 +32,8 @@ def fetch_card(
     if missing:
         raise Rejected(f"{listing.repository} has no {missing}: choose another conversion of the model", param=PARAM)
     found = HubSource(repository=listing.repository)
-    fetch_files(found, listing.sha, [CONFIG_FILE], scratch, endpoint=endpoint, cancelled=cancelled)
+    small = [name for name in FILES if name in listing.files]
+    fetch_files(found, listing.sha, small, scratch, endpoint=endpoint, cancelled=cancelled)
     try:
         card = card_of(
             read_object(scratch / CONFIG_FILE),
@@ -42,4 +44,4 @@ def fetch_card(
         )
     except Rejected as error:
         raise Rejected(error.reason, code=error.code, param=PARAM) from error
-    return card.model_copy(update={"license": listing.license})
+    return card.replaced({"license": listing.license, "abilities": read_abilities(scratch)})

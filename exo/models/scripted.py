@@ -13,4 +13,5 @@ SCRIPTED_CARD = ModelCard(
     head_dim=16,
     weight_bytes=1_000_000,
     context=8192,
+    abilities=("tools", "thinking"),
 )

@@ -12,6 +12,7 @@ from exo.domain.messages.upcast import first_line
 from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel
 from exo.errors import Rejected
+from exo.models.abilities import read_abilities
 from exo.models.folder import CONFIG_FILE, card_from_folder, what_is_missing
 from exo.models.gguf.conversion import CARD_FILE, PARTIAL
 from exo.models.names import id_from_folder
@@ -97,14 +98,17 @@ def _read(folder: Path) -> ModelCard | DamagedModel:
 
 
 def read_card(folder: Path) -> ModelCard:
-    """The card in `exo.json`, else one from config.json and the weights, named for the folder.
+    """The card in `exo.json`, else one from config.json and the weights, named for the folder. Its abilities are always
+    those that the files tell of.
 
     Raises Rejected or pydantic's ValidationError for files that are no such thing.
     """
     card_file = folder / CARD_FILE
     if card_file.is_file():
-        return ModelCard.model_validate_json(card_file.read_bytes())
-    return card_from_folder(folder, id_from_folder(folder.name))
+        card = ModelCard.model_validate_json(card_file.read_bytes())
+    else:
+        card = card_from_folder(folder, id_from_folder(folder.name))
+    return card.replaced({"abilities": read_abilities(folder)})
 
 
 def write_card(folder: Path, card: ModelCard) -> None:

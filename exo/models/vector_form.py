@@ -39,6 +39,8 @@ class VectorForm:
     """Whether a vector's beginning is a vector too, and of which lengths."""
     refusal: str = ""
     """Why this model makes none here."""
+    is_trained: bool = False
+    """Whether the model was trained to make them: its files name a pooling."""
 
     def chosen(self, params: EmbeddingParams, width: int) -> tuple[Pooling, int]:
         """The pooling for a request, and how many of a vector's `width` numbers it wants.
@@ -73,10 +75,11 @@ def read_vector_form(folder: Path) -> VectorForm:
         config = read_object(folder / CONFIG_FILE)
         modules = _modules(folder)
         refusal = _other_attention(config) or _other_modules(modules)
+        is_trained = "Pooling" in modules or (folder / POOLING_FILE).is_file()
         mode = _pooling_mode(folder / POOLING_FILE, is_declared="Pooling" in modules)
     except Rejected as unreadable:
         return VectorForm(refusal=unreadable.reason)
-    return VectorForm(MODES.get(mode), mode, _shorter(config), refusal)
+    return VectorForm(MODES.get(mode), mode, _shorter(config), refusal, is_trained)
 
 
 def _other_attention(config: JsonObject) -> str:

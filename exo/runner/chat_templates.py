@@ -6,8 +6,8 @@ from pathlib import Path
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 
 from exo.errors import Fatal, one_line
+from exo.models.templates import DEFAULT, MORE_TEMPLATES, OLD_TEMPLATE_FILE, TEMPLATE_FILE, TOKENIZER_CONFIG
 
-DEFAULT = "default"
 REFUSALS = (TemplateError, ValueError, TypeError, LookupError)
 """What a template raises that does not take a conversation. It may take others."""
 
@@ -32,6 +32,6 @@ def check_templates(folder: Path, templates: Mapping[str, str], render: Callable
 
 def _file(folder: Path, name: str) -> Path:
     """Where transformers takes a template from: a file of its own goes before the configuration."""
-    own = folder / ("chat_template.jinja" if name == DEFAULT else f"additional_chat_templates/{name}.jinja")
-    old = folder / "chat_template.json"
-    return next((file for file in (own, old) if file.exists()), folder / "tokenizer_config.json")
+    own = folder / (TEMPLATE_FILE if name == DEFAULT else f"{MORE_TEMPLATES}/{name}.jinja")
+    old = folder / OLD_TEMPLATE_FILE
+    return next((file for file in (own, old) if file.exists()), folder / TOKENIZER_CONFIG)

@@ -1,27 +1,17 @@
-"""What single chat templates insist on: how earlier calls look, and whether there may be tools at all."""
+"""What single chat templates insist on: how earlier calls look."""
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import cast
 
 Message = Mapping[str, object]
 
-_EXPRESSION = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
-_LITERAL = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NINE_CHARACTERS = re.compile(r"length\s*!=\s*9")
 """Mistral's templates refuse the ids of calls that have not nine letters and digits."""
 _KIMI = "<|tool_calls_section_begin|>"
 """Kimi's templates write the ids of calls, and the model knows them as `functions.NAME:N`."""
-
-
-@cache
-def names(template: str, variable: str) -> bool:
-    """Whether the template has a place for a variable, such as `tools`: whether it names it outside of texts."""
-    expressions = (_LITERAL.sub("", found.group()) for found in _EXPRESSION.finditer(template))
-    return any(re.search(rf"\b{variable}\b", expression) for expression in expressions)
 
 
 def with_known_ids(messages: Sequence[Message], template: str) -> list[Message]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from exo.domain.messages.requests import EmbeddingRequest, GenerationRequest
 from exo.errors import Rejected
+from exo.models.output_format import OutputFormat
 from exo.runner.chat import chat_messages, template_arguments
 from exo.runner.engines.base import Tokenizer
-from exo.runner.output.format import OutputFormat
 from exo.runner.output.opening import open_pipeline, open_raw_pipeline
 from exo.runner.output.pipeline import OutputPipeline
 from exo.runner.thinking import EFFORT, THINKING

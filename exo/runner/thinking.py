@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from exo.errors import Rejected
-from exo.runner.history import names
-from exo.runner.output.format import OutputFormat
+from exo.models.abilities import can_think, has_switch
+from exo.models.output_format import OutputFormat
+from exo.models.templates import names
 
 EFFORT = "reasoning_effort"
 THINKING = "enable_thinking"
@@ -17,11 +18,9 @@ def check_thinking(given: Mapping[str, object], template: str, form: OutputForma
     if given.get(EFFORT, USUAL_EFFORT) != USUAL_EFFORT and not names(template, EFFORT):
         raise _refused("this model has no efforts of reasoning: leave it out", EFFORT)
     wanted = given.get(THINKING)
-    if wanted is None or names(template, THINKING) or names(template, "thinking"):
-        return
-    if wanted and form.think is None and not form.harmony:
+    if wanted and not can_think(template, form):
         raise _refused("this model does not think before it answers, and cannot be told to", THINKING)
-    if not wanted and (form.starts_inside or form.harmony):
+    if wanted is False and not has_switch(template) and (form.starts_inside or form.harmony):
         raise _refused("this model always thinks before it answers, and cannot be told not to", THINKING)
 
 

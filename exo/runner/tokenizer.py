@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Fatal, Rejected, one_line
+from exo.models.detect_format import detect_format, opens_reasoning
 from exo.models.json_file import read_object
-from exo.runner.chat_templates import DEFAULT, check_templates
+from exo.models.output_format import OutputFormat
+from exo.models.templates import DEFAULT, names
+from exo.runner.chat_templates import check_templates
 from exo.runner.detokenizers import ByteFallbackDetokenizer, StreamDetokenizer, byte_tokens
-from exo.runner.history import Message, names, with_known_ids, with_written_arguments
-from exo.runner.output.detect import detect_format, opens_reasoning
+from exo.runner.history import Message, with_known_ids, with_written_arguments
 from exo.runner.output.detokenize import Detokenizer
-from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser, harmony_parsers
 from exo.runner.prompts import form_of
 from exo.runner.structured.compiling import Constraints

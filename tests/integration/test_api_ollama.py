@@ -293,7 +293,7 @@ def test_the_models_are_listed_with_a_tag_and_found_with_it_and_without(sdk: oll
         assert shown.modelinfo is not None
         assert shown.modelinfo["scripted.context_length"] == 8192
         assert shown.capabilities is not None
-        assert "completion" in shown.capabilities
+        assert shown.capabilities == ["completion", "tools", "thinking"]
         answer = sdk.chat(name, [{"role": "user", "content": "hi"}])
         assert (answer.message.content, answer.model) == ("hi", name)
     with pytest.raises(ollama.ResponseError) as unknown:

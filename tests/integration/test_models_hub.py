@@ -117,7 +117,7 @@ def test_a_hub_that_cannot_be_reached_is_told_with_the_networks_reason(tmp_path:
 
 def test_the_card_of_a_model_is_known_before_its_weights_are_fetched(hub: Hub, tmp_path: Path) -> None:
     card = fetch_card(ModelId(REPOSITORY), tmp_path, endpoint=hub.url)
-    assert [name for name, _ in hub.fetched] == ["config.json"]
+    assert {name for name, _ in hub.fetched} == {"config.json", "tokenizer_config.json", "chat_template.jinja"}
     download(SOURCE, tmp_path / "model", endpoint=hub.url)
     real = card_from_folder(tmp_path / "model", ModelId(REPOSITORY))
     assert (card.license, card.sources, card.quantization) == ("mit", (SOURCE,), "float32")

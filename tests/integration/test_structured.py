@@ -6,7 +6,7 @@ import pytest
 
 from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 from exo.errors import Rejected
-from exo.runner.output.format import OutputFormat, ThinkTags
+from exo.models.output_format import OutputFormat, ThinkTags
 from exo.runner.structured.compiling import Constraints
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.reasoning import Progress, Reasoning, find_reasoning, first_progress

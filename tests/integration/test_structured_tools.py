@@ -10,7 +10,7 @@ import pytest
 from exo.domain.messages.requests import GenerationRequest, Tool
 from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected
-from exo.runner.output.format import OutputFormat, ToolFormat
+from exo.models.output_format import OutputFormat, ToolFormat
 from exo.runner.output.opening import open_pipeline
 from exo.runner.output.segments import Call, Segment
 from exo.runner.structured.compiling import Constraints

@@ -14,7 +14,7 @@ from exo.domain.constraint import Constraint, Grammar, JsonObject, JsonSchema, R
 from exo.domain.messages.requests import GenerationRequest, Tool
 from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected
-from exo.runner.output.format import OutputFormat
+from exo.models.output_format import OutputFormat
 from exo.runner.structured.trials import Trials
 from exo.runner.structured.vocabulary import VocabularySource
 from tests.stack import alive

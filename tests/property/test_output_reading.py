@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from exo.domain.messages.requests import GenerationRequest, Tool
 from exo.domain.sampling import FinishReason, SamplingParams
+from exo.models.output_format import OutputFormat, ThinkTags, ToolFormat
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
-from exo.runner.output.format import OutputFormat, ThinkTags, ToolFormat
 from exo.runner.output.opening import open_pipeline
 from exo.runner.output.segments import Call, Segment, Text
 from tests.pipelines import joined

@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 from test_domain_cluster import GB, MIDDLE, SMALL, Cluster, card
 
-from exo.api.ollama.descriptions import details_of, digest_of, facts_of, parameters_of, shortened
+from exo.api.ollama.descriptions import capabilities_of, details_of, digest_of, facts_of, parameters_of, shortened
 from exo.api.ollama.loaded import FOR_EVER, expires_at
 from exo.api.ollama.names import find_tagged, tagged
 from exo.api.ollama.pulling import Pull, node_for, pull_on
@@ -51,6 +51,18 @@ def test_a_model_is_described_by_its_card() -> None:
     facts = facts_of(card("x", context=4096))
     assert facts["general.architecture"] == "llama"
     assert facts["llama.context_length"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("abilities", "capabilities"),
+    [
+        ((), ["completion"]),
+        (("tools", "thinking"), ["completion", "tools", "thinking"]),
+        (("embedding",), ["embedding"]),
+    ],
+)
+def test_what_a_model_can_do_is_told_in_ollamas_words(abilities: tuple[str, ...], capabilities: list[str]) -> None:
+    assert capabilities_of(SMALL.replaced({"abilities": abilities})) == capabilities
 
 
 def test_a_models_digest_is_that_of_its_id_whatever_its_weights_are() -> None:

@@ -1,8 +1,8 @@
 from exo.domain.constraint import JsonObject
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import SamplingParams
+from exo.models.output_format import OutputFormat
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
-from exo.runner.output.format import OutputFormat
 from exo.runner.output.opening import open_pipeline
 from exo.runner.output.pipeline import PipelineResult
 from exo.runner.output.segments import Call, Segment, Text

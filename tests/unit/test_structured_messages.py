@@ -3,7 +3,7 @@
 from exo.domain.constraint import Regex
 from exo.domain.messages.requests import ChatMessage, GenerationRequest, Tool
 from exo.domain.sampling import SamplingParams
-from exo.runner.output.format import OutputFormat
+from exo.models.output_format import OutputFormat
 from exo.runner.structured.messages import trial_request
 
 FORM = OutputFormat()

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
+from typing import Literal
 
 from typing_extensions import TypedDict
 
 from exo.api.ollama.answers import timestamp
 from exo.domain.ids import ModelId
-from exo.domain.model_card import ModelCard, Quantization
+from exo.domain.model_card import Ability, ModelCard, Quantization
 
 BITS: Mapping[Quantization, float] = {
     "none": 16,
@@ -23,6 +24,8 @@ BITS: Mapping[Quantization, float] = {
     "mxfp4": 4.25,
 }
 """Of a weight. MLX adds a scale and a bias of 16 bits to each 64 weights, MXFP4 a scale of 8 bits to each 32."""
+Capability = Ability | Literal["completion"]
+"""In Ollama's words."""
 LONG_AGO = timestamp(0)
 """Stands where Ollama says when a model came onto the disk, which the cluster does not know."""
 
@@ -48,6 +51,12 @@ def details_of(card: ModelCard) -> Details:
         "parameter_size": shortened(parameters_of(card)),
         "quantization_level": card.quantization,
     }
+
+
+def capabilities_of(card: ModelCard) -> list[Capability]:
+    """What the model can do. One that was trained to make vectors is for nothing else: by that word clients leave it
+    out where a model is to answer."""
+    return ["embedding"] if "embedding" in card.abilities else ["completion", *card.abilities]
 
 
 def parameters_of(card: ModelCard) -> int:

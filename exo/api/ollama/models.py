@@ -11,7 +11,7 @@ from exo.api.bodies.strict import Unsupported
 from exo.api.context import Api
 from exo.api.http.json_response import json_response
 from exo.api.known.models import known_models
-from exo.api.ollama.descriptions import LONG_AGO, Details, details_of, digest_of, facts_of
+from exo.api.ollama.descriptions import LONG_AGO, Capability, Details, capabilities_of, details_of, digest_of, facts_of
 from exo.api.ollama.named import Named
 from exo.api.ollama.names import find_tagged, tagged
 from exo.domain.model_card import ModelCard
@@ -26,6 +26,7 @@ class Tag(TypedDict):
     size: int
     digest: str
     details: Details
+    capabilities: list[Capability]
 
 
 class Tags(TypedDict):
@@ -43,7 +44,7 @@ class Shown(TypedDict):
     template: str
     details: Details
     model_info: dict[str, JsonValue]
-    capabilities: list[str]
+    capabilities: list[Capability]
     modified_at: str
 
 
@@ -88,7 +89,7 @@ async def show_model(request: Request[Any, Any, Any], api: Api) -> Response[byte
         "template": "",
         "details": details_of(card),
         "model_info": dict(facts_of(card)),
-        "capabilities": ["completion"],
+        "capabilities": capabilities_of(card),
         "modified_at": LONG_AGO,
     }
     return json_response(answer)
@@ -103,4 +104,5 @@ def _tag(card: ModelCard) -> Tag:
         "size": card.weight_bytes,
         "digest": digest_of(card.model_id),
         "details": details_of(card),
+        "capabilities": capabilities_of(card),
     }

@@ -14,9 +14,9 @@ from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import FinishReason, SamplingParams
 from exo.domain.shard import Shard
+from exo.models.output_format import OutputFormat
 from exo.runner.engines.ranks import Peers, Ranks
 from exo.runner.output.detokenize import Detokenizer
-from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.vocabulary import VocabularySource

@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, ValidationError, m
 
 from exo.domain.base import Frozen
 from exo.errors import Rejected
-from exo.runner.output.format import OutputFormat, ThinkTags, ToolFormat
+from exo.models.output_format import OutputFormat, ThinkTags, ToolFormat
 
 FaultKind = Literal["error", "crash", "out_of_memory", "hang"]
 """The request fails; the process exits; the engine as a whole raises MemoryError; `step` never returns."""

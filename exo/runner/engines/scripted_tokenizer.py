@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Rejected
+from exo.models.output_format import OutputFormat
 from exo.runner.engines.script import parse_script
 from exo.runner.output.detokenize import Detokenizer
-from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.vocabulary import OpenParser
 
 END_TOKEN = 256

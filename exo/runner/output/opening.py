@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from exo.domain.messages.requests import GenerationRequest
+from exo.models.output_format import OutputFormat
 from exo.runner.chat import json_object
 from exo.runner.output.detokenize import Detokenizer
-from exo.runner.output.format import OutputFormat
 from exo.runner.output.harmony.text import MARKERS as HARMONY_MARKERS
 from exo.runner.output.harmony.text import HarmonyText
 from exo.runner.output.harmony.tokens import HarmonyTokens

@@ -2,7 +2,7 @@
 
 import re
 
-from exo.runner.output.format import OutputFormat
+from exo.models.output_format import OutputFormat
 from exo.runner.output.markers import Hit, first_marker, open_tail
 from exo.runner.output.segments import Call, Reasoning, Segment, Text
 from exo.runner.output.tools.block import Block, Step

@@ -6,7 +6,7 @@ from llguidance import LLMatcher
 
 from exo.domain.constraint import Constraint
 from exo.domain.messages.requests import GenerationRequest
-from exo.runner.output.format import OutputFormat
+from exo.models.output_format import OutputFormat
 from exo.runner.structured.grammars import grammar_of, invalid
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.reasoning import find_reasoning, first_progress

@@ -3,7 +3,7 @@
 from exo.domain.base import Frozen
 from exo.domain.messages.requests import GenerationRequest
 from exo.domain.sampling import SamplingParams
-from exo.runner.output.format import OutputFormat
+from exo.models.output_format import OutputFormat
 from exo.runner.structured.vocabulary import VocabularySource
 
 

@@ -9,8 +9,8 @@ from llguidance import LLMatcher
 from exo.domain.constraint import Grammar, JsonSchema
 from exo.domain.messages.requests import GenerationRequest, Tool
 from exo.errors import Rejected
+from exo.models.output_format import ToolFormat
 from exo.runner.chat import json_object
-from exo.runner.output.format import ToolFormat
 from exo.runner.structured.grammars import WHITESPACE, grammar_of, invalid, quoted
 from exo.runner.structured.said import short
 

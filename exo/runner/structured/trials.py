@@ -8,7 +8,7 @@ from collections.abc import Callable
 from exo.domain.constraint import JsonObject
 from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Rejected, Retryable
-from exo.runner.output.format import OutputFormat
+from exo.models.output_format import OutputFormat
 from exo.runner.structured.messages import TrialRequest, TrialSource, TrialVerdict, trial_request
 from exo.runner.structured.tools import PARAM
 from exo.runner.structured.trial_process import TrialProcess

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from exo.runner.output.format import ToolFormat
+from exo.models.output_format import ToolFormat
 from exo.runner.output.tools import json_blocks, sections, tagged
 from exo.runner.output.tools.block import Block, MarkedBlock, Markup
 from exo.runner.output.tools.calls import ToolSchemas

@@ -21,7 +21,7 @@ ToolFormat = Literal[
     "deepseek_v32",
     "deepseek_v4",
 ]
-"""The forms in which calls are read; `tools/formats.py` says what each looks like."""
+"""The forms in which calls are read; `exo/runner/output/tools/formats.py` says what each looks like."""
 
 Marker = Annotated[str, Field(min_length=1)]
 

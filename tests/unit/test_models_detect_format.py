@@ -2,8 +2,8 @@
 
 import pytest
 
-from exo.runner.output.detect import detect_format, opens_reasoning
-from exo.runner.output.format import OutputFormat, ThinkTags
+from exo.models.detect_format import detect_format, opens_reasoning
+from exo.models.output_format import OutputFormat, ThinkTags
 
 THINK = ThinkTags(open="<think>", close="</think>")
 

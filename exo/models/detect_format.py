@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from exo.runner.output.format import OutputFormat, ThinkTags, ToolFormat
+from exo.models.output_format import OutputFormat, ThinkTags, ToolFormat
 
 THINK_TAGS = (
     ThinkTags(open="<think>", close="</think>"),
