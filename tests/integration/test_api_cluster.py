@@ -8,9 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from exo.api.bodies.strict import LIST_MOST
 from exo.api.cluster.events import POSITION_MOST
-from exo.api.http.body_pace import OBJECTS_MOST
 from exo.domain.messages.events import Recorded
 from exo.domain.state import State
 from tests.stack import Stack, wait_until
@@ -277,14 +275,12 @@ def test_a_small_response_is_not_held_back_by_nagles_delay(client: httpx.Client)
     assert min(took) < 0.03  # the delay is 0.04 s each time
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/ollama/api/chat"])
-def test_a_body_of_too_many_parts_is_refused_before_it_holds_up_others(client: httpx.Client, path: str) -> None:
-    message = {"role": "user", "content": "a"}
-    body = {"model": "scripted", "max_tokens": 1} if path == "/v1/messages" else {"model": "scripted"}
-    many = client.post(path, json={**body, "messages": [message] * (LIST_MOST + 1)})
-    assert (many.status_code, f"there may be {LIST_MOST} at most" in many.text) == (400, True)
-    more = client.post(path, json={**body, "messages": [message] * (OBJECTS_MOST + 1)})
-    assert (more.status_code, "objects: send fewer messages" in more.text) == (413, True)
+@pytest.mark.parametrize("path", ["/instance/previews", "/instance/placement", "/instance/await"])
+def test_a_query_parameter_that_is_missing_is_named(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "model")
+    assert error["message"] == f"'model' is missing: {path} needs it"
 
 
 def test_a_parameter_is_called_as_clients_have_it(client: httpx.Client) -> None:

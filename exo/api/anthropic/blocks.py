@@ -91,7 +91,7 @@ class ToolResultBlock(_Block):
 
     type: Literal["tool_result"]
     tool_use_id: Annotated[str, Field(min_length=1)]
-    content: Annotated[list[TextContent], BeforeValidator(listed), Field(max_length=LIST_MOST)] | None = None
+    content: Annotated[list[TextContent], Field(max_length=LIST_MOST), BeforeValidator(listed)] | None = None
     is_error: bool | None = None
 
     @property

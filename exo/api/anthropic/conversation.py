@@ -21,7 +21,7 @@ from exo.api.anthropic.blocks import (
 from exo.api.bodies.strict import LIST_MOST, Strict, by_field
 from exo.domain.messages.requests import ChatMessage, ToolCall
 
-Texts = Annotated[list[TextContent], BeforeValidator(listed), Field(min_length=1, max_length=LIST_MOST)]
+Texts = Annotated[list[TextContent], Field(min_length=1, max_length=LIST_MOST), BeforeValidator(listed)]
 """A text, or blocks of it."""
 
 
@@ -40,7 +40,7 @@ class UserMessage(Strict):
     """What the user says, and what the client's tools gave."""
 
     role: Literal["user"]
-    content: Annotated[list[UserContent], BeforeValidator(listed), Field(min_length=1, max_length=LIST_MOST)]
+    content: Annotated[list[UserContent], Field(min_length=1, max_length=LIST_MOST), BeforeValidator(listed)]
 
     def to_domain(self) -> list[ChatMessage]:
         """A message for each block, in their order."""
@@ -51,7 +51,7 @@ class AssistantMessage(Strict):
     """An earlier answer."""
 
     role: Literal["assistant"]
-    content: Annotated[list[AssistantContent], BeforeValidator(listed), Field(min_length=1, max_length=LIST_MOST)]
+    content: Annotated[list[AssistantContent], Field(min_length=1, max_length=LIST_MOST), BeforeValidator(listed)]
 
     def to_domain(self) -> list[ChatMessage]:
         """A message for each block that a model can read, in their order."""

@@ -27,7 +27,8 @@ ModelName = Annotated[str, StringConstraints(min_length=1)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 """Of a tool or a schema. OpenAI's rule; no model's way of writing calls tears such a name apart."""
 LIST_MOST = 20_000
-"""Messages, items or parts in one list. Each costs some 20 microseconds, in which nobody else is answered."""
+"""Messages, items or parts in one list. Each costs some 20 microseconds, in which nobody else is answered. In an
+annotation a limit stands right behind its list: behind a validator it would be looked at after all members."""
 StopSequence = Annotated[str, StringConstraints(min_length=1)]
 
 

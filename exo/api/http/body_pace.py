@@ -1,33 +1,30 @@
-"""A request's body has to keep coming: one that trickles would hold its connection and its memory for ever. And it may
-not be of so many parts that reading it would hold up everybody else."""
+"""A request's body has to keep coming: one that trickles would hold its connection and its memory for ever."""
 
 import asyncio
 import time
 
 from litestar.types import HTTPReceiveMessage, Receive, ReceiveMessage
 
+from exo.api.http.body_parts import BodyParts
 from exo.errors import Rejected
 
 SECONDS = 60.0
 """That a body may take, however small it is."""
 BYTES_PER_SECOND = 16 * 1024
 """Each so many that came give one second more."""
-OBJECTS_MOST = 100_000
-"""Braces that open, in texts too. So many messages take two seconds to read and check, in which nobody is answered; a
-text of four megabytes has fewer."""
 
 
 class Paced:
-    """ASGI's `receive`, which raises Rejected when the body falls behind, or has too many objects."""
+    """ASGI's `receive`, which raises Rejected when the body falls behind, or is of too many parts."""
 
-    __slots__ = ("_began", "_bytes", "_is_whole", "_objects", "_receive", "_seconds")
+    __slots__ = ("_began", "_bytes", "_is_whole", "_parts", "_receive", "_seconds")
 
     def __init__(self, receive: Receive, seconds: float = SECONDS) -> None:
         self._receive = receive
         self._seconds = seconds
         self._began = time.monotonic()
         self._bytes = 0
-        self._objects = 0
+        self._parts = BodyParts()
         self._is_whole = False
 
     async def __call__(self) -> HTTPReceiveMessage | ReceiveMessage:
@@ -44,9 +41,6 @@ class Paced:
             raise Rejected(reason, code="request_timeout") from None
         body = message.get("body", b"")
         self._bytes += len(body)
-        self._objects += body.count(b"{")
-        if self._objects > OBJECTS_MOST:
-            reason = f"the request has more than {OBJECTS_MOST} objects: send fewer messages, or shorter ones"
-            raise Rejected(reason, code="request_too_large")
+        self._parts.add(body)
         self._is_whole = not message.get("more_body", False)
         return message

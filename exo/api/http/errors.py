@@ -143,6 +143,9 @@ _HTTP_CODES: Mapping[int, str] = {
     500: "internal_error",
 }
 
+ERRORS_MOST = 1000
+"""Errors of one body that pydantic is asked to tell, which it does all at once, for three microseconds each."""
+
 
 class GenerationFailed(ExoError):  # noqa: N818  (as the event's finish reason)
     """A generation ended without an answer."""
@@ -215,6 +218,9 @@ def problem_of(error: Exception) -> Problem | None:
             return error.problem
         case Retryable():
             return Problem("unavailable", str(error))
+        case ValidationError() if error.error_count() > ERRORS_MOST:
+            reason = f"the body has {error.error_count()} errors: docs/api.md has the parameters of each endpoint"
+            return Problem("invalid_request", reason)
         case ValidationError():
             return validation_problem(error.errors(include_url=False))
         case HTTPException() if error.status_code < 500:

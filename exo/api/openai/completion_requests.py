@@ -22,7 +22,7 @@ MAX_TOKENS = 16
 class CompletionRequest(FormatFields, SamplingFields, StreamFields, AsksModel):
     """A request for the continuation of one prompt or several. Null stands for the default throughout."""
 
-    prompt: Annotated[list[Prompt], Listed, Field(min_length=1, max_length=CHOICES_MOST)]
+    prompt: Annotated[list[Prompt], Field(min_length=1, max_length=CHOICES_MOST), Listed]
     echo: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=TOP_LOGPROBS_MOST)] | None = None
     best_of: int | None = None

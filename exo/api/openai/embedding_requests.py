@@ -24,7 +24,7 @@ def few_enough(inputs: list[T]) -> list[T]:
 class EmbeddingsRequest(AsksModel):
     """A request for the vectors of one text or several. Null stands for the default throughout."""
 
-    input: Annotated[list[Prompt], Listed, Field(min_length=1), AfterValidator(few_enough)]
+    input: Annotated[list[Prompt], Field(min_length=1, fail_fast=True), Listed, AfterValidator(few_enough)]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Dimensions | None = None
     pooling: Pooling | None = None

@@ -99,7 +99,7 @@ def _no_function_role(role: str) -> str:
     return role
 
 
-Parts = Annotated[list[ContentPart], BeforeValidator(_parts), Field(min_length=1, max_length=LIST_MOST)]
+Parts = Annotated[list[ContentPart], Field(min_length=1, max_length=LIST_MOST), BeforeValidator(_parts)]
 
 
 class Message(Strict):
@@ -108,7 +108,7 @@ class Message(Strict):
     role: Annotated[
         Literal["system", "developer", "user", "assistant", "tool", "function"], AfterValidator(_no_function_role)
     ]
-    content: Annotated[list[ContentPart], BeforeValidator(_parts), Field(min_length=1, max_length=LIST_MOST)] | None = (
+    content: Annotated[list[ContentPart], Field(min_length=1, max_length=LIST_MOST), BeforeValidator(_parts)] | None = (
         None
     )
     name: str | None = None

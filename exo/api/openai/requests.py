@@ -48,7 +48,7 @@ class ChatCompletionRequest(FormatFields, ToolFields, SamplingFields, StreamFiel
     prompt_cache_key: str | None = None
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None
     """The longest time that is allowed."""
-    modalities: list[Literal["text"]] | None = None
+    modalities: Annotated[list[Literal["text"]], Field(fail_fast=True)] | None = None
     verbosity: Annotated[Literal["low", "medium", "high"], AfterValidator(_medium)] | None = None
     functions: Unsupported = None
     function_call: Unsupported = None

@@ -35,7 +35,7 @@ class SamplingFields(Strict):
     temperature: Annotated[float, Field(ge=0, le=TEMPERATURE_MOST)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
     max_tokens: Count | None = None
-    stop: Annotated[list[StopSequence], BeforeValidator(_listed), Field(max_length=STOP_MOST)] | None = None
+    stop: Annotated[list[StopSequence], Field(max_length=STOP_MOST), BeforeValidator(_listed)] | None = None
     seed: int | None = None
     n: ChoiceCount | None = None
     top_k: Annotated[int, Field(ge=-1, le=INTEGER_MOST)] | None = None

@@ -42,7 +42,7 @@ def _parts(content: object) -> object:
     raise PydanticCustomError("content_type", "the content must be a text or a list of parts")
 
 
-Content = Annotated[list[TextPart], BeforeValidator(_parts), Field(min_length=1, max_length=LIST_MOST)]
+Content = Annotated[list[TextPart], Field(min_length=1, max_length=LIST_MOST), BeforeValidator(_parts)]
 
 
 def text_of(content: list[TextPart]) -> str:

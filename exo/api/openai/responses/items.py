@@ -95,7 +95,7 @@ def _items(value: object) -> object:
     return [{"role": "user", "content": value}] if isinstance(value, str) else value
 
 
-Items = Annotated[list[TypedItem], BeforeValidator(_items), Field(min_length=1, max_length=LIST_MOST)]
+Items = Annotated[list[TypedItem], Field(min_length=1, max_length=LIST_MOST), BeforeValidator(_items)]
 """A text is what the user says."""
 
 
