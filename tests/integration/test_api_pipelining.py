@@ -43,6 +43,19 @@ async def app() -> AsyncIterator[tuple[Waiting, int]]:
     await serving
 
 
+async def test_an_answer_to_head_learns_that_nobody_reads_it_and_the_connection_goes_on(
+    app: tuple[Waiting, int], until: "Until"
+) -> None:
+    waiting, port = app
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"".join(b"HEAD /%d HTTP/1.1\r\nhost: a\r\n\r\n" % number for number in range(2)))
+    await until(lambda: waiting.left == ["/0", "/1"], "the end of both")
+    async with asyncio.timeout(20):
+        heads = [await reader.readuntil(b"\r\n\r\n") for _ in range(2)]
+    assert all(head.startswith(b"HTTP/1.1 200") for head in heads)
+    writer.close()
+
+
 async def test_the_request_that_is_answered_learns_that_its_client_is_gone(
     app: tuple[Waiting, int], caplog: pytest.LogCaptureFixture, until: "Until"
 ) -> None:

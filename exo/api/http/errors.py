@@ -108,11 +108,13 @@ RETRY_AFTER: Mapping[str, int] = {
 }
 """Seconds after which asking again may help."""
 
-CHALLENGES: Mapping[str, str] = {
-    "invalid_api_key": 'Bearer realm="exo"',
-    "insufficient_scope": 'Bearer realm="exo", error="insufficient_scope"',
+HEADERS: Mapping[str, tuple[str, str]] = {
+    "invalid_api_key": ("www-authenticate", 'Bearer realm="exo"'),
+    "insufficient_scope": ("www-authenticate", 'Bearer realm="exo", error="insufficient_scope"'),
+    "unsupported_media_type": ("accept-encoding", "identity"),
 }
-"""What `WWW-Authenticate` says: that a key is needed, or another one (RFC 6750)."""
+"""What a response says in a header: that a key is needed, or another one (RFC 6750); how a body has to be encoded (RFC
+9110, 15.5.16)."""
 
 PARAMS: Mapping[str, str] = {
     "model_not_found": "model",
@@ -189,6 +191,8 @@ class Problem:
     """None: by the code."""
     retry_after: int | None = None
     """Seconds; None: by the code."""
+    allow: str = ""
+    """The methods that there are, where it is another one that was asked for."""
 
     @property
     def http_status(self) -> int:
@@ -197,13 +201,13 @@ class Problem:
 
     @property
     def headers(self) -> dict[str, str]:
-        """`Retry-After`, where asking again may help; `WWW-Authenticate`, where a key would."""
-        found: dict[str, str] = {}
+        """`Retry-After`, where asking again may help; `Allow`, where another method would; what the code brings."""
+        found = dict([HEADERS[self.code]] if self.code in HEADERS else [])
         seconds = self.retry_after or RETRY_AFTER.get(self.code)
         if seconds is not None:
             found["retry-after"] = str(seconds)
-        if self.code in CHALLENGES:
-            found["www-authenticate"] = CHALLENGES[self.code]
+        if self.allow:
+            found["allow"] = self.allow
         return found
 
 
@@ -258,7 +262,9 @@ def _http_problem(error: HTTPException) -> Problem:
         case [{"key": str(name), "message": str(message)}, *_]:  # Litestar's, of a parameter
             return Problem(code, f"{name}: {message}", name, error.status_code)
         case _:
-            return Problem(code, error.detail or HTTPStatus(error.status_code).phrase, status=error.status_code)
+            reason = error.detail or HTTPStatus(error.status_code).phrase
+            allow = (error.headers or {}).get("allow", "")
+            return Problem(code, reason, status=error.status_code, allow=allow)
 
 
 def _count(error: ErrorDetails) -> int:

@@ -11,6 +11,7 @@ from exo.api.bodies.openapi import JSON
 from exo.api.http import body_pace
 from exo.api.http.dialects import dialect_of
 from exo.api.http.errors import Problem
+from exo.api.http.head import allowing_head, as_get, without_body
 from exo.api.http.request_ids import name_request
 from exo.api.metrics.meters import Meters
 from exo.log_setup import current_request
@@ -30,6 +31,7 @@ class Front:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection, as ASGI has it."""
+        method, scope = str(scope.get("method")), as_get(scope)
         request_id, path = name_request(scope), scope["path"]
         names = [(header.encode(), request_id) for header in dialect_of(path).request_id_headers]
         current_request.set(request_id.decode())
@@ -39,9 +41,9 @@ class Front:
             nonlocal is_answered
             if message["type"] == "http.response.start":
                 is_answered = True
-                logger.debug("%s %s: %d", scope.get("method"), path, message["status"])
-                self._meters.answered(str(scope.get("method")), scope.get("path_template", ""), message["status"])
-                message["headers"] = [*message.get("headers", ()), *names]
+                logger.debug("%s %s: %d", method, path, message["status"])
+                self._meters.answered(method, scope.get("path_template", ""), message["status"])
+                message["headers"] = [*allowing_head(message.get("headers", ())), *names]
             await send(message)
 
         if self.app is None:
@@ -49,7 +51,8 @@ class Front:
                 await self._not_yet(path, request_id)(scope, receive, named)
             return
         try:
-            await self.app(scope, body_pace.Paced(receive, self._body_seconds), named)
+            sending = without_body(named) if method == "HEAD" else named
+            await self.app(scope, body_pace.Paced(receive, self._body_seconds), sending)
         except asyncio.CancelledError:
             # The web server is ending and gives up those that wait still; a stream that has begun just breaks off.
             if not is_answered:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from litestar import HttpMethod, Request, Response, post, route
+from litestar import Request, Response, get, post
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
@@ -58,9 +58,8 @@ class ShowRequest(Named):
     options: Unsupported = None
 
 
-@route(
+@get(
     "/ollama/api/tags",
-    http_method=[HttpMethod.GET, HttpMethod.HEAD],
     summary="Models on a disk",
     tags=["Ollama"],
     operation_class=operation(answer=Tags),

@@ -1,6 +1,6 @@
 """What Ollama's clients ask first: whether anybody is there, and of which version."""
 
-from litestar import HttpMethod, MediaType, Response, route
+from litestar import MediaType, Response, get
 from typing_extensions import TypedDict
 
 from exo import __version__
@@ -18,9 +18,8 @@ class Version(TypedDict):
     version: str
 
 
-@route(
+@get(
     "/ollama",
-    http_method=[HttpMethod.GET, HttpMethod.HEAD],
     summary="Whether somebody is there",
     tags=["Ollama"],
     operation_class=operation(media_types=(TEXT,)),
@@ -30,9 +29,8 @@ async def show_alive() -> Response[str]:
     return Response(ALIVE, media_type=MediaType.TEXT)
 
 
-@route(
+@get(
     "/ollama/api/version",
-    http_method=[HttpMethod.GET, HttpMethod.HEAD],
     summary="The version",
     tags=["Ollama"],
     operation_class=operation(answer=Version),
