@@ -150,6 +150,23 @@ async def test_what_is_no_http_is_refused_in_the_envelope() -> None:
     assert (status, body["error"]["code"]) == (400, "invalid_request")
 
 
+@pytest.mark.parametrize(
+    "head",
+    [b"POST /v1/messages HTTP/1.1\r\n", POST + b"host: other\r\n", POST.replace(b"1.1", b"1.0") + b"host: other\r\n"],
+    ids=["none", "two", "two of HTTP/1.0"],
+)
+async def test_a_request_says_once_whom_it_is_for(head: bytes) -> None:
+    async with serving(Patient) as port:
+        status, _, body = await ask(port, head, b"content-length: 2\r\n\r\nhi")
+    assert (status, "'Host'" in body["error"]["message"]) == (400, True)
+
+
+async def test_clients_of_http_1_0_need_not_say_whom_a_request_is_for() -> None:
+    async with serving(Patient) as port:
+        status, _, body = await ask(port, b"POST /v1/messages HTTP/1.0\r\ncontent-length: 2\r\n\r\nhi")
+    assert (status, body) == (201, {"bytes": 2})
+
+
 async def test_one_connection_too_many_is_told_to_come_again() -> None:
     async with serving(Impatient) as port:
         others = [await asyncio.open_connection("127.0.0.1", port) for _ in range(Impatient.connections_most)]

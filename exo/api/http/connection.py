@@ -94,9 +94,10 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A request's head is whole."""
+        """A request's head is whole. Raises where it does not say once whom it is for (RFC 9112, 3.2)."""
         self._in_head = False
         self._stop_clock()
+        self._check_host()
         super().on_headers_complete()
         self._open = [*(cycle for cycle in self._open if not cycle.response_complete), self.cycle]
 
@@ -114,6 +115,13 @@ class Connection(HttpToolsProtocol):
         """Whether no request is being answered."""
         cycle: Any = self.cycle
         return cycle is None or cycle.response_complete
+
+    def _check_host(self) -> None:
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        may_lack = self.parser is not None and self.parser.get_http_version() == "1.0"
+        if hosts > 1 or (hosts == 0 and not may_lack):
+            self._refuse(Problem("invalid_request", f"a request has one header 'Host', and this has {hosts or 'none'}"))
+            raise _HeadError
 
     def _set_clock(self, seconds: float) -> None:
         self._stop_clock()
