@@ -81,9 +81,9 @@ async def _work(settings: Settings, front: Front, server: Server, meters: Meters
                 replica.listen(Ends(api_id, meters).listen)
                 app = create_app(api)
                 front.app = with_ollama_at_root(app) if settings.ollama_at_root else app
-                logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
                 if keys.is_locked:
                     await refuse_without_key(replica, settings.api_host)
+                logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(generations.watch_time())
                     tasks.create_task(DefaultModel(settings, bus, api_id, partial(reasons_against, api)).run(replica))

@@ -36,6 +36,7 @@ def test_where_others_reach_it_the_api_starts_with_a_key_only(open_node: Stack) 
     last = refused.stderr.strip().splitlines()[-1]
     assert "exo keys create" in last
     assert "--insecure" in last
+    assert "listening" not in refused.stderr
     secret = create(node, "me", "admin")
     node.start(["api"])
     wait_until(lambda: status(node, "/state", secret) == 200, "the API")
