@@ -8,7 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from exo import __version__
 from exo.api.anthropic import counting, messages
 from exo.api.bodies.openapi_document import DocumentConfig
-from exo.api.bodies.query_names import refuse_unknown
+from exo.api.bodies.query_names import check_query_names
 from exo.api.cluster import (
     adding,
     commands,
@@ -33,6 +33,7 @@ from exo.api.cluster import (
 )
 from exo.api.context import Api
 from exo.api.http.access import ADMIN, ANY_KEY, EVERYBODY, INFERENCE, OPTION, PROBES, READ, with_access
+from exo.api.http.content_encoding import refuse_encoded
 from exo.api.http.error_responses import respond
 from exo.api.http.no_endpoint import answers_without_endpoint
 from exo.api.http.web_pages import cors_of, refuse_foreign_page
@@ -128,8 +129,8 @@ def create_app(api: Api) -> Litestar:
     return Litestar(
         route_handlers=routes(),
         dependencies={"api": Provide(lambda: api, sync_to_thread=False)},
-        guards=[refuse_foreign_page, api.check_access],
-        before_request=refuse_unknown,
+        guards=[refuse_foreign_page, api.check_access, refuse_encoded],
+        before_request=check_query_names,
         exception_handlers={
             Exception: respond,
             **dict.fromkeys((NotFoundException, MethodNotAllowedException), answers_without_endpoint(api.check_known)),

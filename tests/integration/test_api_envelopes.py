@@ -1,5 +1,6 @@
 """Whatever goes wrong before an endpoint sees the request is told in the words of the API that was called."""
 
+import gzip
 from pathlib import Path
 from typing import Literal
 
@@ -63,10 +64,44 @@ def test_an_unknown_path_is_a_404_of_its_api(client: httpx.Client, method: str, 
     UNKNOWN[path].model_validate(response.json())
 
 
+def test_an_unknown_page_beside_the_schema_is_one_too(client: httpx.Client) -> None:
+    response = client.get("/schema/nothing")
+    assert response.status_code == 404
+    OpenAIError.model_validate(response.json())
+
+
 def test_a_wrong_method_is_a_405(client: httpx.Client) -> None:
     response = client.get("/v1/chat/completions")
     assert response.status_code == 405
+    assert set(response.headers["allow"].split(", ")) == {"POST", "OPTIONS"}
     OpenAIError.model_validate(response.json())
+
+
+def test_head_is_told_of_where_there_is_get(client: httpx.Client) -> None:
+    response = client.put("/v1/responses/resp_1")
+    assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD", "DELETE", "OPTIONS"}
+
+
+ENVELOPES: dict[str, type[BaseModel]] = {
+    "/v1/chat/completions": OpenAIError,
+    "/v1/messages": AnthropicError,
+    "/ollama/api/chat": OllamaError,
+}
+
+
+@pytest.mark.parametrize("path", ENVELOPES)
+@pytest.mark.parametrize("coding", ["gzip", "identity, br", "GZIP"])
+def test_a_body_that_is_encoded_is_a_415_that_names_the_header(client: httpx.Client, path: str, coding: str) -> None:
+    body = gzip.compress(b'{"model": "scripted"}')
+    response = client.post(path, content=body, headers={"content-encoding": coding})
+    assert (response.status_code, response.headers["accept-encoding"]) == (415, "identity")
+    ENVELOPES[path].model_validate(response.json())
+    assert f"content-encoding: '{coding}'" in response.text
+
+
+def test_a_body_that_is_said_to_be_as_it_is_is_read(client: httpx.Client) -> None:
+    response = client.post("/v1/chat/completions", json={}, headers={"content-encoding": "identity"})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "model")
 
 
 def test_anthropics_clients_find_the_request_under_their_own_header(client: httpx.Client) -> None:

@@ -55,6 +55,9 @@ def test_the_root_answers_as_ollama_does(client: httpx.Client, sdk: ollama.Clien
     assert sdk.chat(MODEL, HELLO).message.content == "hi"
     assert client.post("/api/nothing").status_code == 404
     assert list(client.post("/api/nothing").json()) == ["error"]
+    assert "there is nothing at POST /api/nothing:" in client.post("/api/nothing").json()["error"]
+    assert "there is nothing at GET /ollama/api/nö:" in client.get("/ollama/api/n%C3%B6").json()["error"]
+    assert client.put("/api/chat").headers["allow"] == "OPTIONS, POST"
 
 
 def test_a_model_stays_as_long_as_the_last_request_said(sdk: ollama.Client, client: httpx.Client) -> None:

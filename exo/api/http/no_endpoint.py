@@ -7,6 +7,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, NotFoundException
 
 from exo.api.http.access import Connection
+from exo.api.http.asked_path import asked_path
 from exo.api.http.error_responses import respond
 from exo.errors import ExoError, Rejected
 
@@ -25,7 +26,7 @@ def answers_without_endpoint(check: Callable[[Connection], None]) -> Handler:
         except ExoError as refusal:
             return respond(request, refusal)
         if isinstance(error, NotFoundException):
-            reason = f"there is nothing at {request.method} {request.url.path}: {_WHERE}"
+            reason = f"there is nothing at {request.method} {asked_path(request)}: {_WHERE}"
             return respond(request, Rejected(reason, code="not_found"))
         return respond(request, error)
 
