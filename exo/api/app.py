@@ -1,6 +1,6 @@
 """The Litestar application: every endpoint, and one handler for whatever goes wrong."""
 
-from litestar import Litestar, Router
+from litestar import Litestar
 from litestar.di import Provide
 from litestar.exceptions import MethodNotAllowedException, NotFoundException
 from litestar.handlers import HTTPRouteHandler
@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler
 from exo import __version__
 from exo.api.anthropic import counting, messages
 from exo.api.bodies.openapi_document import DocumentConfig
+from exo.api.bodies.openapi_routes import RENDERED, document_router
 from exo.api.bodies.query_names import check_query_names
 from exo.api.cluster import (
     adding,
@@ -138,7 +139,8 @@ def create_app(api: Api) -> Litestar:
         openapi_config=DocumentConfig(
             title="exo",
             version=__version__,
-            openapi_router=Router("/schema", route_handlers=[], include_in_schema=False, opt={OPTION: ANY_KEY}),
+            render_plugins=RENDERED,
+            openapi_router=document_router({OPTION: ANY_KEY}),
         ),
         cors_config=cors_of(api.settings.cors_origins),
         request_max_body_size=BODY_MOST,

@@ -256,6 +256,19 @@ def test_a_request_keeps_its_id_or_gets_one(client: httpx.Client) -> None:
     assert re.fullmatch("[0-9a-f]{32}", given)
 
 
+@pytest.mark.parametrize("path", ["/schema", "/schema/"])
+def test_the_schema_is_shown_without_a_page_that_loads_something(client: httpx.Client, path: str) -> None:
+    shown = client.get(path)
+    assert shown.headers["content-type"] == "application/json"
+    assert shown.json() == client.get("/schema/openapi.json").json()
+    assert "/v1/models" in client.get("/schema/openapi.yaml").text
+
+
+@pytest.mark.parametrize("page", ["redoc", "swagger", "elements", "rapidoc", "oauth2-redirect.html"])
+def test_there_are_no_pages_with_scripts_of_others(client: httpx.Client, page: str) -> None:
+    assert client.get(f"/schema/{page}").status_code == 404
+
+
 def test_the_schema_names_every_endpoint(client: httpx.Client) -> None:
     paths = client.get("/schema/openapi.json").json()["paths"]
     assert {"/v1/chat/completions", "/v1/models", "/events", "/ready", "/place_instance"} <= set(paths)
