@@ -115,6 +115,8 @@ def test_an_api_that_is_not_connected_yet_says_so_in_the_same_way(tmp_path: Path
     node.start(["api"])
     try:
         wait_until(lambda: _lives(node), "the API", 10)
+        assert httpx.head(f"{node.url}/health", timeout=10).status_code == 200
+        assert httpx.head(f"{node.url}/ready", timeout=10).status_code == 503
         for path, envelope in UNKNOWN.items():
             response = httpx.post(f"{node.url}{path}", timeout=10)
             assert response.status_code == 503

@@ -104,6 +104,7 @@ def test_a_port_that_is_taken_is_one_line_with_what_to_do(node: Stack) -> None:
     second = node.cli("api", timeout=20)
     assert second.returncode == 1
     assert "EXO_API_PORT" in second.stderr
+    assert "listening" not in second.stderr
     assert "Traceback" not in second.stderr
 
 

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from exo.api.anthropic.requests import MessagesRequest
-from exo.api.http.errors import Problem, validation_problem
+from exo.api.http.body_errors import validation_problem
+from exo.api.http.problem import Problem
 from exo.domain.constraint import JsonSchema
 from exo.domain.messages.requests import ChatMessage, GenerationRequest, ToolCall
 

@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from exo.api.generations.answer import Answer
 from exo.api.generations.event_ids import NoNumbers
 from exo.api.generations.streaming import EventFrames
-from exo.api.http.errors import Problem, validation_problem
+from exo.api.http.body_errors import validation_problem
+from exo.api.http.problem import Problem
 from exo.api.openai.completion_answers import CompletionWriter, completion
 from exo.api.openai.completion_logprobs import CompletionLogprobs
 from exo.api.openai.completion_requests import CompletionRequest

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from exo.api.http.codes import STATUSES
 from exo.api.http.dialects import (
     ANTHROPIC,
     OLLAMA,
@@ -14,7 +15,7 @@ from exo.api.http.dialects import (
     ollama_error,
     openai_error,
 )
-from exo.api.http.errors import STATUSES, Problem
+from exo.api.http.problem import Problem
 
 PROBLEM = Problem("unsupported_parameter", "this is not supported", "top_z")
 

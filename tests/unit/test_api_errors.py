@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 import exo
 from exo.api.app import routes
 from exo.api.generations.generation import Generation
+from exo.api.http.codes import PARAMS, RETRY_AFTER, STATUSES
 from exo.api.http.dialects import openai_error
-from exo.api.http.errors import PARAMS, RETRY_AFTER, STATUSES, CommandRefused, GenerationFailed, failure, problem_of
+from exo.api.http.errors import CommandRefused, GenerationFailed, failure, problem_of
 from exo.api.openai.requests import ChatCompletionRequest
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece

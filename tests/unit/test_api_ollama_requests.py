@@ -5,7 +5,8 @@ import json
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from exo.api.http.errors import Problem, validation_problem
+from exo.api.http.body_errors import validation_problem
+from exo.api.http.problem import Problem
 from exo.api.ollama.durations import FOREVER, Duration
 from exo.api.ollama.embed_requests import EmbeddingsRequest, EmbedRequest
 from exo.api.ollama.named import Named

@@ -5,7 +5,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from exo.api.http.errors import Problem, validation_problem
+from exo.api.http.body_errors import validation_problem
+from exo.api.http.problem import Problem
 from exo.api.openai.requests import ChatCompletionRequest
 from exo.domain.constraint import Choice, Constraint, Grammar, JsonObject, JsonSchema, Regex
 from exo.domain.messages.requests import GenerationRequest

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from exo.api.generations.answer import GivenPiece
 from exo.api.generations.event_ids import EventId, EventNumbers
 from exo.api.generations.streaming import EventFrames
-from exo.api.http.errors import validation_problem
+from exo.api.http.body_errors import validation_problem
 from exo.api.openai.responses.events import ResponseWriter
 from exo.api.openai.responses.ids import RESPONSE_PREFIX
 from exo.api.openai.responses.progress import JUST_ASKED, progress_by

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from exo.api.http.errors import PARAMS
+from exo.api.http.codes import PARAMS
 from exo.domain.messages.chunks import EndPiece
 from exo.errors import Rejected
 

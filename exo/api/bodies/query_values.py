@@ -9,7 +9,7 @@ from litestar.params import QueryParameter
 from litestar.typing import FieldDefinition
 
 from exo.api.bodies.query_names import query_fields
-from exo.api.http.errors import Problem
+from exo.api.http.problem import Problem
 
 _KINDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 

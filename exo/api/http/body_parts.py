@@ -4,7 +4,7 @@ from exo.errors import Rejected
 
 _MOST = ((b"{", 100_000, "objects"), (b"[", 200_000, "lists"), (b'":', 500_000, "fields"), (b",", 2_000_000, "values"))
 """What stands for a part, in texts too; how many there may be; what they are called. So many take less than two seconds
-if they are objects, and less than one else. Four megabytes of text, JSON or code have fewer."""
+if they are objects, and less than one else. Four megabytes of text or code have fewer."""
 
 
 class BodyParts:

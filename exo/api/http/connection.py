@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from exo.api.bodies.openapi import JSON
 from exo.api.http.dialects import dialect_of
-from exo.api.http.errors import Problem
+from exo.api.http.problem import Problem
 from exo.bus.client import new_id
 
 HEAD_MOST = 64 * 1024

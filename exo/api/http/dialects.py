@@ -6,7 +6,8 @@ from typing import Protocol
 
 from pydantic_core import to_json
 
-from exo.api.http.errors import PARAMS, Problem
+from exo.api.http.codes import PARAMS
+from exo.api.http.problem import Problem
 
 
 class Envelope(Protocol):

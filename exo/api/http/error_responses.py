@@ -8,8 +8,9 @@ from litestar.exceptions import HTTPException
 
 from exo.api.bodies.query_values import query_problem
 from exo.api.http.dialects import dialect_of
-from exo.api.http.errors import Problem, problem_of
+from exo.api.http.errors import problem_of
 from exo.api.http.json_response import written_json
+from exo.api.http.problem import Problem
 from exo.api.http.request_ids import HEADER
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from pydantic_core import to_json
 from exo.api.bodies.openapi import JSON
 from exo.api.http import body_pace
 from exo.api.http.dialects import dialect_of
-from exo.api.http.errors import Problem
 from exo.api.http.head import allowing_head, as_get, without_body
+from exo.api.http.problem import Problem
 from exo.api.http.request_ids import name_request
 from exo.api.metrics.meters import Meters
 from exo.log_setup import current_request
@@ -46,18 +46,18 @@ class Front:
                 message["headers"] = [*allowing_head(message.get("headers", ())), *names]
             await send(message)
 
+        answer = without_body(named) if method == "HEAD" else named
         if self.app is None:
             if scope["type"] == "http":
-                await self._not_yet(path, request_id)(scope, receive, named)
+                await self._not_yet(path, request_id)(scope, receive, answer)
             return
         try:
-            sending = without_body(named) if method == "HEAD" else named
-            await self.app(scope, body_pace.Paced(receive, self._body_seconds), sending)
+            await self.app(scope, body_pace.Paced(receive, self._body_seconds), answer)
         except asyncio.CancelledError:
             # The web server is ending and gives up those that wait still; a stream that has begun just breaks off.
             if not is_answered:
                 problem = Problem("shutting_down", "this API process is shutting down")
-                await _respond(problem, path, request_id)(scope, receive, named)
+                await _respond(problem, path, request_id)(scope, receive, answer)
 
     def _not_yet(self, path: str, request_id: bytes) -> ASGIApp:
         if path == "/health":

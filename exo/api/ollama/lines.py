@@ -8,7 +8,8 @@ from typing import assert_never
 from exo.api.generations.choices import Chosen
 from exo.api.generations.generation import Item, Note
 from exo.api.http.dialects import ollama_error
-from exo.api.http.errors import Problem, failure
+from exo.api.http.errors import failure
+from exo.api.http.problem import Problem
 from exo.api.ollama.answers import NOTHING, Said, Writer
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece
 

@@ -15,8 +15,8 @@ from exo.api.cluster.commands import carry_out
 from exo.api.context import Api
 from exo.api.generations import sse
 from exo.api.http.dialects import ollama_error
-from exo.api.http.errors import Problem
 from exo.api.http.json_response import written_json
+from exo.api.http.problem import Problem
 from exo.api.ollama.descriptions import digest_of
 from exo.api.ollama.lines import MEDIA_TYPE
 from exo.api.ollama.named import Named
