@@ -30,8 +30,8 @@ USAGE = Usage(prompt_tokens=5, completion_tokens=7, cached_tokens=2, reasoning_t
 
 
 def record(**fields: object) -> ResponseRecord:
-    body = json.dumps({"model": "m", "input": "hi", **fields})
-    return ResponseRecord(task_id=TASK, created=CREATED, model_id=ModelId("owner/model"), body=body)
+    request = ResponseRequest.model_validate({"model": "m", "input": "hi", **fields})
+    return ResponseRecord(TASK, CREATED, ModelId("owner/model"), request)
 
 
 def end(reason: FinishReason = "stop", code: str = "", error: str = "") -> EndPiece:
@@ -39,7 +39,7 @@ def end(reason: FinishReason = "stop", code: str = "", error: str = "") -> EndPi
 
 
 def stream(pieces: Sequence[GivenPiece | EndPiece], seen: int = -1, **fields: object) -> list[str]:
-    numbers = EventNumbers(RESPONSE_PREFIX, EventId(TASK, CREATED, seen))
+    numbers = EventNumbers(RESPONSE_PREFIX, EventId(TASK, CREATED, (seen,)))
     frames = EventFrames(ResponseWriter(record(**fields)), numbers).frames([(0, piece) for piece in pieces])
     return frames.decode().split("\n\n")[:-1]
 

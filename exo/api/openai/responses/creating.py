@@ -49,11 +49,11 @@ async def create_response(request: Request[Any, Any, Any], api: Api) -> Response
     now = int(time.time())
 
     def record(task_id: TaskId, created: int = now) -> ResponseRecord:
-        return ResponseRecord(task_id=task_id, created=created, model_id=card.model_id, body=raw.decode(), key=payer())
+        return ResponseRecord(task_id, created, card.model_id, body, payer())
 
     async def stored(task_id: TaskId) -> None:
         if body.is_stored:
-            await keep(api.bus, record(task_id))
+            await keep(api.bus, record(task_id), raw)
 
     in_background = bool(body.background)
     if body.stream:

@@ -34,6 +34,10 @@ class ResponseWriter:
         progress = ended(item, self._output)
         return [*last, self._told(f"response.{progress.status}", progress)]
 
+    def closing(self) -> Sequence[bytes]:
+        """Nothing: its last event says that it is over."""
+        return ()
+
     def failed(self, failed: GenerationFailed) -> bytes:
         """The end of one that failed or was cancelled, with what there is of it."""
         return self._told("response.failed", unanswered(failed, self._output))

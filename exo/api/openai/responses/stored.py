@@ -11,7 +11,6 @@ from litestar.response import Stream
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
 from exo.api.generations import answering
-from exo.api.generations.choices import Choices
 from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, parse_event_id
 from exo.api.generations.streaming import EventFrames
 from exo.api.http.json_response import json_response
@@ -118,14 +117,14 @@ async def list_input_items(
 async def _followed(
     request: Request[Any, Any, Any], api: Api, record: ResponseRecord, starting_after: int | None
 ) -> Stream:
-    seen = EventId(record.task_id, record.created, -1 if starting_after is None else starting_after)
+    seen = EventId(record.task_id, record.created, (-1 if starting_after is None else starting_after,))
     if last := request.headers.get(HEADER):
         seen = parse_event_id(last, RESPONSE_PREFIX)
         if seen.task_id != record.task_id:
             raise Rejected("the event is of another response", param="Last-Event-ID")
-    generation = await api.generations.reopen(record.task_id, record.model_id, in_background=True)
-    choices = Choices([generation], NAMES)
-    api.generations.leave_on_disconnect(choices.generations, request.receive)
+    choices = await answering.reopened(
+        api, [record.task_id], record.model_id, request.receive, NAMES, in_background=True
+    )
     frames = EventFrames(ResponseWriter(record), EventNumbers(RESPONSE_PREFIX, seen))
     return await answering.streamed(api, choices, frames.frames)
 
