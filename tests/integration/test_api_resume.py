@@ -16,6 +16,7 @@ from exo.bus.streams import CHUNKS
 from tests.stack import Stack, wait_until
 
 WORDS = [f"w{number} " for number in range(60)]
+PROMPTS = {"model": "exo/scripted", "prompt": ["a b c", "d e", "f"]}
 SLOW = {"tokens": WORDS, "pace": 0.05}
 Events = list[tuple[str, str]]
 """Ids, and what they belong to."""
@@ -37,17 +38,22 @@ def events_of(response: httpx.Response) -> Iterator[tuple[str, str]]:
             event_id = ""
 
 
-def streamed(url: str, request: dict[str, object], most: int = 10**6, last: str = "") -> Events:
+def streamed(
+    url: str, request: dict[str, object], most: int = 10**6, last: str = "", path: str = "/v1/chat/completions"
+) -> Events:
     """What a client gets that comes with the id `last`, and hangs up after `most` events."""
     headers = {"last-event-id": last} if last else {}
-    with httpx.stream("POST", f"{url}/v1/chat/completions", json=request, headers=headers, timeout=30) as response:
+    with httpx.stream("POST", f"{url}{path}", json=request, headers=headers, timeout=30) as response:
         assert response.status_code == 200, response.read()
         return list(islice(events_of(response), most))
 
 
 def text_of(events: Events) -> str:
-    chunks = [json.loads(data) for _, data in events if data != "[DONE]"]
-    return "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+    return content_of([data for _, data in events if data != "[DONE]"])
+
+
+def content_of(chunks: list[str]) -> str:
+    return "".join(json.loads(chunk)["choices"][0]["delta"].get("content", "") for chunk in chunks)
 
 
 def live(url: str) -> list[str]:
@@ -132,6 +138,67 @@ def test_two_read_one_generation_and_it_ends_with_the_last_of_them(shared_stack:
     wait_until(lambda: not live(shared_stack.url), "the generation to end", 2)
 
 
+def of_each_choice(events: Events) -> dict[int | None, list[str]]:
+    """What a stream has of each choice, and under None of all of them."""
+    found: dict[int | None, list[str]] = {}
+    for _, data in events:
+        choices = json.loads(data)["choices"] if data != "[DONE]" else []
+        found.setdefault(choices[0]["index"] if choices else None, []).append(data)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "request_body"),
+    [
+        ("/v1/chat/completions", body({"tokens": ["a", "b", "c"], "pace": 0.01}, n=3)),
+        ("/v1/completions", {**PROMPTS, "n": 2, "stream": True, "stream_options": {"include_usage": True}}),
+    ],
+    ids=["chat", "completions"],
+)
+def test_a21_the_rest_of_several_choices_comes_after_every_event_at_any_process(
+    shared_stack: Stack, other_api: Stack, path: str, request_body: dict[str, object]
+) -> None:
+    events = streamed(shared_stack.url, request_body, path=path)
+    whole = of_each_choice(events)
+    assert len({event_id for event_id, _ in events}) == len(events)
+    for cut, (last, _) in enumerate(events):
+        url = (shared_stack.url, other_api.url)[cut % 2]
+        rest = streamed(url, request_body, last=last, path=path)
+        assert of_each_choice(events[: cut + 1] + rest) == whole
+
+
+def test_a21_several_choices_go_on_in_the_background_and_are_read_on_in_turns(
+    shared_stack: Stack, other_api: Stack
+) -> None:
+    request = body(SLOW, background=True, n=3)
+    events: Events = []
+    for url in [shared_stack.url, other_api.url] * 3:
+        events += streamed(url, request, most=20, last=events[-1][0] if events else "")
+    events += streamed(other_api.url, request, last=events[-1][0])
+    texts = of_each_choice(events)
+    assert texts.pop(None) == ["[DONE]"]
+    assert sorted(index for index in texts if index is not None) == [0, 1, 2]
+    assert [content_of(told) for told in texts.values()] == ["".join(WORDS)] * 3
+
+
+def test_a21_several_choices_of_a_client_that_is_gone_end_and_say_so_to_who_comes_back(shared_stack: Stack) -> None:
+    request = body(SLOW, n=3)
+    begun = streamed(shared_stack.url, request, most=20)
+    wait_until(lambda: not live(shared_stack.url), "the generations to end", 2)
+    rest = streamed(shared_stack.url, request, last=begun[-1][0])
+    assert json.loads(rest[-2][1])["error"]["code"] == "cancelled"
+    assert all("".join(WORDS).startswith(content_of(told)) for told in of_each_choice(begun + rest[:-2]).values())
+
+
+def test_a21_several_choices_in_the_background_are_cancelled_together(shared_stack: Stack) -> None:
+    request = body(SLOW, background=True, n=3)
+    begun = streamed(shared_stack.url, request, most=3)
+    assert len(live(shared_stack.url)) == 3
+    answer = f"{shared_stack.url}/v1/cancel/{json.loads(begun[0][1])['id']}"
+    assert httpx.post(answer, params={"wait": 10}, timeout=20).json()["status"] == "done"
+    wait_until(lambda: not live(shared_stack.url), "the generations to end", 2)
+
+
 def refusal(url: str, request: dict[str, object], last: str) -> tuple[int, str, str]:
     response = httpx.post(f"{url}/v1/chat/completions", json=request, headers={"last-event-id": last}, timeout=30)
     error = response.json()["error"]
@@ -147,6 +214,7 @@ def test_an_id_that_nobody_gave_is_a_404_that_says_so(shared_stack: Stack) -> No
 
 def test_an_id_of_another_request_is_refused(shared_stack: Stack) -> None:
     last, _ = streamed(shared_stack.url, body("a b"))[0]
+    assert refusal(shared_stack.url, body("a b", n=2), last)[:2] == (400, "invalid_request")
     status, code, message = refusal(shared_stack.url, body("c d"), last)
     assert (status, code) == (400, "invalid_request")
     assert "another request" in message

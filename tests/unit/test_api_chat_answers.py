@@ -1,13 +1,14 @@
 """The frames of a stream, and the whole answer."""
 
 import json
+import re
 from collections.abc import Sequence
 
 import pytest
 
 from exo.api.generations.answer import Answer
 from exo.api.generations.choices import Chosen
-from exo.api.generations.event_ids import NoNumbers
+from exo.api.generations.event_ids import EventNumbers, before_all
 from exo.api.generations.generation import Item, Note
 from exo.api.generations.streaming import EventFrames
 from exo.api.openai.answer import message_of
@@ -38,8 +39,8 @@ def stream(batches: Sequence[Sequence[Item]], wants_usage: bool = False) -> list
 def stream_of(batches: Sequence[Sequence[Chosen]], count: int, wants_usage: bool = False) -> list[str]:
     """As `stream`, of so many choices."""
     writer = ChunkWriter(TaskId("t1"), 1700000000, ModelId("owner/model"), count, wants_usage)
-    stream = EventFrames(writer, NoNumbers())
-    text = b"".join(stream.frames(batch) for batch in batches).decode()
+    stream = EventFrames(writer, EventNumbers("chatcmpl-", before_all(TaskId("t1"), 1700000000, count)))
+    text = re.sub("^id: .*\n", "", b"".join(stream.frames(batch) for batch in batches).decode(), flags=re.MULTILINE)
     assert text.endswith("\n\n")
     return text.removesuffix("\n\n").split("\n\n")
 

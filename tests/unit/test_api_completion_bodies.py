@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from exo.api.generations.answer import Answer
-from exo.api.generations.event_ids import NoNumbers
+from exo.api.generations.event_ids import EventNumbers, before_all
 from exo.api.generations.streaming import EventFrames
 from exo.api.http.body_errors import validation_problem
 from exo.api.http.problem import Problem
@@ -174,9 +174,10 @@ def test_the_whole_answer_names_each_choice() -> None:
 def test_a_stream_has_text_ends_usage_and_done() -> None:
     writer = CompletionWriter(TaskId("t1"), 5, ModelId("m"), 2, 1, with_logprobs=True, wants_usage=True)
     items = [(1, TextPiece(text="b", logprobs=(told(b"b", -1.0),))), (0, END), (1, END)]
-    *events, done, rest = EventFrames(writer, NoNumbers()).frames(items).decode().split("\n\n")
-    assert (done, rest) == ("data: [DONE]", "")
-    text, first, second, usage = (json.loads(event.removeprefix("data: ")) for event in events)
+    frames = EventFrames(writer, EventNumbers("cmpl-", before_all(TaskId("t1"), 5, 2))).frames(items)
+    *events, done, rest = [event.partition("data: ")[2] for event in frames.decode().split("\n\n")]
+    assert (done, rest) == ("[DONE]", "")
+    text, first, second, usage = map(json.loads, events)
     assert text["choices"][0]["text"] == "b"
     assert text["choices"][0]["logprobs"]["tokens"] == ["b"]
     assert [end["choices"][0] for end in (first, second)] == [

@@ -1,8 +1,11 @@
 """The ids of a stream's events, and a stream that goes on after one of them."""
 
+import json
+
 import pytest
 
-from exo.api.generations.event_ids import EventId, EventNumbers, parse_event_id
+from exo.api.generations.choices import Chosen
+from exo.api.generations.event_ids import EventId, EventNumbers, before_all, parse_event_id
 from exo.api.generations.generation import Item, Note
 from exo.api.generations.streaming import EventFrames
 from exo.api.openai.chat_answers import ID_PREFIX, ChunkWriter
@@ -23,10 +26,13 @@ ITEMS: list[Item] = [
 
 def stream(items: list[Item], seen: int = -1) -> list[str]:
     """The events that a client gets who has all up to the number `seen`."""
-    writer = ChunkWriter(TASK, CREATED, ModelId("owner/model"), 1, wants_usage=True)
-    numbers = EventNumbers(ID_PREFIX, EventId(TASK, CREATED, seen))
-    text = EventFrames(writer, numbers).frames([(0, item) for item in items]).decode()
-    return text.split("\n\n")[:-1]
+    return stream_of([(0, item) for item in items], EventId(TASK, CREATED, (seen,)))
+
+
+def stream_of(items: list[Chosen], seen: EventId) -> list[str]:
+    """As `stream`, of as many choices as `seen` tells of."""
+    writer = ChunkWriter(TASK, CREATED, ModelId("owner/model"), len(seen.numbers), wants_usage=True)
+    return EventFrames(writer, EventNumbers(ID_PREFIX, seen)).frames(items).decode().split("\n\n")[:-1]
 
 
 def id_of(event: str) -> EventId:
@@ -34,12 +40,40 @@ def id_of(event: str) -> EventId:
 
 
 def test_every_event_has_an_id_and_they_count() -> None:
-    assert [id_of(event) for event in stream(ITEMS)] == [EventId(TASK, CREATED, number) for number in range(8)]
+    assert [id_of(event) for event in stream(ITEMS)] == [EventId(TASK, CREATED, (number,)) for number in range(8)]
 
 
 @pytest.mark.parametrize("seen", range(-1, 8))
 def test_after_any_event_come_the_rest_byte_for_byte(seen: int) -> None:
     assert stream(ITEMS, seen) == stream(ITEMS)[seen + 1 :]
+
+
+def data_of(events: list[str]) -> list[str]:
+    return [event.partition("\ndata: ")[2] for event in events]
+
+
+def index_of(data: str) -> int | None:
+    """Of the choice that an event is of; None where it is of all."""
+    choices = json.loads(data)["choices"] if data != "[DONE]" else []
+    return choices[0]["index"] if choices else None
+
+
+@pytest.mark.parametrize("cut", range(20))
+@pytest.mark.parametrize("again", [(0, 1, 2), (2, 1, 0)])
+def test_a21_after_any_event_come_the_rest_of_all_choices_in_whatever_order_these_come_then(
+    cut: int, again: tuple[int, ...]
+) -> None:
+    none = before_all(TASK, CREATED, 3)
+    whole = stream_of([(index, item) for item in ITEMS for index in (1, 0, 2)], none)
+    assert len(whole) == 20
+    begun = whole[: cut + 1]
+    rest = stream_of([(index, item) for index in again for item in ITEMS], id_of(begun[-1]))
+    for index in (0, 1, 2, None):
+        expected = [data for data in data_of(whole) if index_of(data) == index]
+        assert [data for data in data_of(begun + rest) if index_of(data) == index] == expected
+    for second_cut, event in enumerate(rest):
+        last = stream_of([(index, item) for item in ITEMS for index in (2, 0, 1)], id_of(event))
+        assert sorted(data_of(rest[: second_cut + 1] + last)) == sorted(data_of(rest))
 
 
 def test_a_sign_of_life_has_no_number_and_is_not_left_out() -> None:
@@ -56,7 +90,15 @@ def test_an_error_has_no_number_since_it_may_stand_in_place_of_what_a_client_com
 
 @pytest.mark.parametrize(
     "text",
-    ["17", "resp_" + TASK + "-6919c3a2-1", f"chatcmpl-{TASK}-6919c3a2-", f"chatcmpl-{TASK}-6919c3a2--1", "chatcmpl-*"],
+    [
+        "17",
+        f"chatcmpl-{TASK}-6919c3a2-.",
+        f"chatcmpl-{TASK}-6919c3a2-1.-2",
+        "resp_" + TASK + "-6919c3a2-1",
+        f"chatcmpl-{TASK}-6919c3a2-",
+        f"chatcmpl-{TASK}-6919c3a2--1",
+        "chatcmpl-*",
+    ],
 )
 def test_what_is_no_id_of_the_endpoint_is_refused(text: str) -> None:
     with pytest.raises(Rejected, match="there is no event") as refused:

@@ -14,7 +14,7 @@ from exo.api.context import Api
 from exo.api.http.access import owns
 from exo.api.http.errors import CommandRefused
 from exo.api.http.json_response import json_response
-from exo.api.known.tasks import task_named
+from exo.api.known.tasks import live_choices, task_named
 from exo.bus.inbox import send_command
 from exo.bus.queries import ask_outcome
 from exo.domain.ids import KeyName, MessageId, TaskId
@@ -56,13 +56,20 @@ async def show_command(command_id: str, api: Api) -> Response[bytes]:
     operation_class=command(),
 )
 async def cancel_generation(name: str, api: Api, wait: Wait = None) -> Response[bytes]:
-    """Stop a generation by its task's id, by that of its answer, or by the command that started it. Others' need the
-    scope admin."""
+    """Stop a generation by its task's id, by that of its answer, with all choices of it, or by the command that started
+    it. Others' need the scope admin."""
     task_id = await _task_of(api, name)
-    generation = api.state.generations.get(task_id)
-    if not owns(generation and KeyName(generation.key)):
+    choices = live_choices(api.state, task_id)
+    if not all(owns(KeyName(generation.key)) for generation in choices):
         raise Rejected("this generation is another key's: stopping it needs the scope admin", code="insufficient_scope")
-    return await send(api, CancelGeneration(task_id=task_id, reason="cancelled over the API"), wait)
+    first, *others = [
+        CancelGeneration(task_id=one, reason="cancelled over the API")
+        for one in [generation.task_id for generation in choices] or [task_id]
+    ]
+    # At once: the stream that reads them has all cancelled as soon as one is.
+    sending = asyncio.gather(*(send_command(api.bus, api.api_id, other) for other in others))
+    answer, _ = await asyncio.gather(send(api, first, wait), sending)
+    return answer
 
 
 async def _task_of(api: Api, name: str) -> TaskId:

@@ -10,11 +10,15 @@ from exo.api.context import Api
 from exo.api.generations import sse
 from exo.api.generations.answer import Answer
 from exo.api.generations.choices import Choices, Chosen
+from exo.api.generations.generation import Generation
 from exo.api.generations.generations import Receive
 from exo.api.http.errors import failure
+from exo.api.known.tasks import choice_tasks
+from exo.bus.client import new_id
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece
 from exo.domain.messages.requests import Payload
+from exo.log_setup import current_task
 
 ANSWERED = "the answer is not wanted any more"
 
@@ -39,7 +43,9 @@ async def start(
     `streamed`. Raises Rejected where the disk is full, and Retryable where NATS stays away.
     """
     api.check_room()
-    opened = [api.generations.open(model_id, in_background=in_background) for _ in requests]
+    tasks = choice_tasks(TaskId(new_id()), len(requests))
+    current_task.set(tasks[0])
+    opened = [api.generations.open(task_id, model_id, in_background=in_background) for task_id in tasks]
     choices = Choices(opened, names)
     api.generations.leave_on_disconnect(choices.generations, receive)
     try:
@@ -47,9 +53,35 @@ async def start(
         starting = [api.generations.start(generation, request) for generation, request in each]
         await asyncio.gather(*starting, *([beside(choices.task_id)] if beside else ()))
     except BaseException:
-        _leave(api, choices)
+        _leave(api, choices.generations)
         raise
     return choices
+
+
+async def reopened(
+    api: Api,
+    tasks: Sequence[TaskId],
+    model_id: ModelId,
+    receive: Receive,
+    names: Names = AS_IN_CHAT,
+    *,
+    in_background: bool = False,
+) -> Choices:
+    """Generations that were started before, by any API process, from their first chunks on; left as by `start`.
+
+    Raises Rejected where the chunks of one are gone, and Retryable where NATS stays away.
+    """
+    current_task.set(tasks[0])
+    generations: list[Generation] = []
+    try:
+        for task_id in tasks:
+            one = await api.generations.reopen(task_id, model_id, in_background=in_background)
+            generations.append(one)
+    except BaseException:
+        _leave(api, generations)
+        raise
+    api.generations.leave_on_disconnect(generations, receive)
+    return Choices(generations, names)
 
 
 async def accepted(api: Api, choices: Choices) -> None:
@@ -64,7 +96,7 @@ async def accepted(api: Api, choices: Choices) -> None:
                 for chosen in await choices.items():
                     _raise_failure(chosen)
     finally:
-        _leave(api, choices)
+        _leave(api, choices.generations)
 
 
 async def whole(api: Api, choices: Choices) -> list[tuple[Answer, EndPiece]]:
@@ -76,7 +108,7 @@ async def whole(api: Api, choices: Choices) -> list[tuple[Answer, EndPiece]]:
                 _raise_failure((index, item))
                 answers[index].add(item)
     finally:
-        _leave(api, choices)
+        _leave(api, choices.generations)
     return [(answer, choices.ends[index]) for index, answer in enumerate(answers)]
 
 
@@ -87,7 +119,7 @@ async def streamed(api: Api, choices: Choices, frames: Frames, media_type: str =
         first = await choices.items()
         _raise_failure(first[0])
     except BaseException:
-        _leave(api, choices)
+        _leave(api, choices.generations)
         raise
     return sse.event_stream(_body(api, choices, frames, first), media_type)
 
@@ -109,9 +141,9 @@ async def _body(api: Api, choices: Choices, frames: Frames, first: list[Chosen])
                 return
             sent = frames(await choices.items())
     finally:
-        _leave(api, choices)
+        _leave(api, choices.generations)
 
 
-def _leave(api: Api, choices: Choices) -> None:
-    for generation in choices.generations:
+def _leave(api: Api, generations: Sequence[Generation]) -> None:
+    for generation in generations:
         api.generations.leave(generation, ANSWERED)

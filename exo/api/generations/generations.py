@@ -13,7 +13,7 @@ from exo.api.metrics.meters import Meters
 from exo.api.metrics.pace import Pace
 from exo.api.progress import waiting_for
 from exo.bus.chunks import Unfollow, follow_chunks, read_chunks, subscribe_chunks
-from exo.bus.client import Bus, new_id
+from exo.bus.client import Bus
 from exo.bus.inbox import send_command
 from exo.bus.replica import Replica
 from exo.bus.requests import put_request
@@ -22,7 +22,6 @@ from exo.domain.messages.commands import CancelGeneration, StartGeneration
 from exo.domain.messages.requests import CHARACTERS_PER_TOKEN, Payload
 from exo.domain.state import State
 from exo.errors import ExoError, Rejected, Retryable
-from exo.log_setup import current_task
 
 logger = logging.getLogger(__name__)
 
@@ -79,12 +78,11 @@ class Generations:
                     self._fetching.add(generation)
                     self._spawn(self._fetch(generation))
 
-    def open(self, model_id: ModelId, *, in_background: bool = False) -> Generation:
+    def open(self, task_id: TaskId, model_id: ModelId, *, in_background: bool = False) -> Generation:
         """A new generation, not started yet. Whoever opens it calls `leave` in the end. Raises Retryable at the end."""
         pace = self._meters.pace(model_id, time.monotonic())
-        generation = self._new(TaskId(new_id()), model_id, in_background, pace)
+        generation = self._new(task_id, model_id, in_background, pace)
         self._add(generation)
-        current_task.set(generation.task_id)
         return generation
 
     async def reopen(self, task_id: TaskId, model_id: ModelId, *, in_background: bool) -> Generation:

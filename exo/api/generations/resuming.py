@@ -1,5 +1,6 @@
 """Streams that a client can come back to: a new one, or the rest of the one that it names."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,15 +12,14 @@ from exo.api.bodies.param_names import AS_IN_CHAT, Names
 from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.generations.choices import Choices
-from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, NoNumbers, parse_event_id
-from exo.api.generations.generations import GONE
+from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, before_all, parse_event_id
+from exo.api.generations.generations import GONE, Receive
 from exo.api.generations.streaming import EventFrames, EventWriter
+from exo.api.known.tasks import choice_tasks
 from exo.bus.requests import get_request
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.requests import GenerationRequest
 from exo.errors import Rejected
-
-SEVERAL = "the events of several choices have no ids: they come in no order that could be made again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ async def stream(api: Api, request: Request[Any, Any, Any], asked: Streamed) -> 
     """
     if last := request.headers.get(HEADER):
         seen = parse_event_id(last, asked.prefix)
-        choices = await _reopened(api, asked, seen)
-        api.generations.leave_on_disconnect(choices.generations, request.receive)
+        choices = await _reopened(api, asked, seen, request.receive)
     else:
         choices = await answering.start(
             api,
@@ -62,20 +61,17 @@ async def stream(api: Api, request: Request[Any, Any, Any], asked: Streamed) -> 
             in_background=asked.in_background,
             beside=asked.beside,
         )
-        seen = EventId(choices.task_id, asked.created, -1)
-    numbers = EventNumbers(asked.prefix, seen) if len(asked.requests) == 1 else NoNumbers()
-    frames = EventFrames(asked.writer(seen.task_id, seen.created), numbers)
+        seen = before_all(choices.task_id, asked.created, len(asked.requests))
+    frames = EventFrames(asked.writer(seen.task_id, seen.created), EventNumbers(asked.prefix, seen))
     return await answering.streamed(api, choices, frames.frames)
 
 
-async def _reopened(api: Api, asked: Streamed, seen: EventId) -> Choices:
-    if len(asked.requests) > 1:
-        raise Rejected(SEVERAL, param="Last-Event-ID")
-    stored = await get_request(api.bus, seen.task_id)
-    if stored is None:
+async def _reopened(api: Api, asked: Streamed, seen: EventId, receive: Receive) -> Choices:
+    tasks = choice_tasks(seen.task_id, len(seen.numbers))
+    stored = await asyncio.gather(*[get_request(api.bus, task_id) for task_id in tasks])
+    if None in stored:
         raise Rejected(GONE, code="generation_expired", param="Last-Event-ID")
-    if stored != asked.requests[0]:
+    if stored != list(asked.requests):
         reason = "the event is of another request: send the same body again to go on with its answer"
         raise Rejected(reason, param="Last-Event-ID")
-    generation = await api.generations.reopen(seen.task_id, asked.model_id, in_background=asked.in_background)
-    return Choices([generation], asked.names)
+    return await answering.reopened(api, tasks, asked.model_id, receive, asked.names, in_background=asked.in_background)

@@ -6,7 +6,7 @@ from typing import Protocol
 from exo.api.generations import sse
 from exo.api.generations.answer import GivenPiece
 from exo.api.generations.choices import Chosen
-from exo.api.generations.event_ids import EventNumbers, NoNumbers
+from exo.api.generations.event_ids import EventNumbers
 from exo.api.generations.generation import Item, Note
 from exo.api.http.errors import GenerationFailed, failure
 from exo.domain.messages.chunks import EndPiece
@@ -18,7 +18,8 @@ Given = GivenPiece | EndPiece
 class EventWriter(Protocol):
     """Turns pieces into the events of a stream, each a whole frame without an id.
 
-    What it gives depends on nothing but what it was given before: so a stream can be made again from the chunks.
+    What it gives of a choice depends on nothing but what it was given of that choice before: so a stream can be made
+    again from the chunks, in whatever order the choices come then.
     """
 
     def opening(self) -> Sequence[bytes]:
@@ -27,6 +28,10 @@ class EventWriter(Protocol):
 
     def events(self, index: int, item: Given) -> Sequence[bytes]:
         """The events for one more piece of the choice at `index`."""
+        ...
+
+    def closing(self) -> Sequence[bytes]:
+        """What comes after all else. Called when a choice has ended: nothing while another has not."""
         ...
 
     def failed(self, failed: GenerationFailed) -> bytes:
@@ -40,10 +45,11 @@ class EventFrames:
 
     __slots__ = ("_numbers", "_opening", "_writer")
 
-    def __init__(self, writer: EventWriter, numbers: EventNumbers | NoNumbers) -> None:
+    def __init__(self, writer: EventWriter, numbers: EventNumbers) -> None:
+        """What is of no choice is numbered with the first one's: it comes before all of it, or after."""
         self._writer = writer
         self._numbers = numbers
-        self._opening: bytes = numbers.add(writer.opening())
+        self._opening: bytes = numbers.add(0, writer.opening())
 
     def frames(self, items: Sequence[Chosen]) -> bytes:
         """The frames for what has come, in one piece."""
@@ -53,6 +59,9 @@ class EventFrames:
     def _frame(self, index: int, item: Item) -> bytes:
         if isinstance(item, Note):
             return sse.comment(item.text)
-        if isinstance(item, EndPiece) and (failed := failure(item)):
+        if not isinstance(item, EndPiece):
+            return self._numbers.add(index, self._writer.events(index, item))
+        if failed := failure(item):
             return self._writer.failed(failed)
-        return self._numbers.add(self._writer.events(index, item))
+        last = self._numbers.add(index, self._writer.events(index, item))
+        return last + self._numbers.add(0, self._writer.closing())

@@ -87,7 +87,7 @@ class ChunkWriter:
         return ()
 
     def events(self, index: int, item: Given) -> Sequence[bytes]:
-        """The frames for one more piece of a choice; those of the last choice's end are the stream's last."""
+        """The frames for one more piece of a choice."""
         if isinstance(item, TextPiece) and not item.logprobs:
             frames = [self._before[index] + to_json(item.text) + b'},"finish_reason":null}]}\n\n']
         else:
@@ -96,6 +96,10 @@ class ChunkWriter:
             self._role_sent[index] = True
             frames.insert(0, self._delta(index, {"role": "assistant", "content": ""}))
         return frames
+
+    def closing(self) -> Sequence[bytes]:
+        """The usage, where it is wanted, and the end of the stream."""
+        return self._stream.closing()
 
     def failed(self, failed: GenerationFailed) -> bytes:
         """An error, and the end of the stream."""
@@ -110,7 +114,8 @@ class ChunkWriter:
             case ToolCallPiece():
                 return self._call(index, item)
             case EndPiece():
-                return [self._delta(index, {}, item.finish_reason), *self._stream.end(index, item)]
+                self._stream.end(index, item)
+                return [self._delta(index, {}, item.finish_reason)]
             case _:
                 assert_never(item)
 

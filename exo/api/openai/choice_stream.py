@@ -36,9 +36,12 @@ class ChoiceStream:
         """One event."""
         return sse.data(b"%b[%b]}" % (self.head, to_json(choice)))
 
-    def end(self, index: int, end: EndPiece) -> list[bytes]:
-        """What follows a choice's last chunk: nothing, or after the last choice's the usage and the stream's end."""
+    def end(self, index: int, end: EndPiece) -> None:
+        """A choice is over."""
         self._usages[index] = end.usage
+
+    def closing(self) -> list[bytes]:
+        """What follows the last chunk of all choices: the usage and the stream's end. Nothing while one is not over."""
         usages = [usage for usage in self._usages if usage is not None]
         return self._last(usages) if len(usages) == len(self._usages) else []
 

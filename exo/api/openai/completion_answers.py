@@ -89,14 +89,19 @@ class CompletionWriter:
         return ()
 
     def events(self, index: int, item: Given) -> Sequence[bytes]:
-        """The frames for one more piece of a choice; those of the last choice's end are the stream's last."""
+        """The frames for one more piece of a choice."""
         match item:
             case TextPiece():
                 return [self._stream.chunk(_choice(index, item.text, None, self._logprobs[index], item.logprobs))]
             case EndPiece():
-                return [self._stream.chunk(_choice(index, "", item.finish_reason)), *self._stream.end(index, item)]
+                self._stream.end(index, item)
+                return [self._stream.chunk(_choice(index, "", item.finish_reason))]
             case _:  # what follows a prompt as it stands is text alone
                 return ()
+
+    def closing(self) -> Sequence[bytes]:
+        """The usage, where it is wanted, and the end of the stream."""
+        return self._stream.closing()
 
     def failed(self, failed: GenerationFailed) -> bytes:
         """An error, and the end of the stream."""

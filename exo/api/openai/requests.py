@@ -69,11 +69,9 @@ class ChatCompletionRequest(FormatFields, ToolFields, SamplingFields, StreamFiel
 
     @field_validator("background")
     @classmethod
-    def _of_one_choice(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+    def _in_a_stream(cls, value: bool | None, info: ValidationInfo) -> bool | None:
         if value:
             check_streaming(info)
-        if value and (info.data.get("n") or 1) > 1:
-            raise PydanticCustomError("several_choices", "this goes with one choice, and 'n' is more")
         return value
 
     @field_validator("top_logprobs")
