@@ -96,6 +96,11 @@ class Stack:
         self.wait_ready()
         return self
 
+    def wait_worker(self, timeout: float = 60.0) -> None:
+        """Wait until the API answers, and a worker has told which models it has or can get."""
+        wait_until(self.is_up, "the API", timeout)
+        wait_until(lambda: any(node["holdings"] for node in self.state()["nodes"].values()), "the worker", timeout)
+
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Wait until /ready says yes; fail at once where a process has ended."""
         wait_until(self._is_ready_or_broken, f"/ready; {self.home} has the processes' output", timeout)

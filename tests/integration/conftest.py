@@ -148,6 +148,19 @@ def hub() -> Iterator[Hub]:
         yield one
 
 
+@pytest.fixture
+def hub_node(tmp_path: Path, hub: Hub) -> Iterator[Stack]:
+    """A node with an empty disk, and MLX, of which nothing is loaded, that asks this hub."""
+    node = Stack(tmp_path / "home", engine="mlx", default_model="none")
+    node.environment["HF_ENDPOINT"] = hub.url
+    try:
+        node.start()
+        node.wait_worker()
+        yield node
+    finally:
+        node.stop()
+
+
 @pytest.fixture(scope="module")
 def connections_let_go() -> Iterator[None]:
     """For modules whose client packages leave connections to the collector."""

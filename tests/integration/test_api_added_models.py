@@ -13,27 +13,9 @@ EMBEDDED = "HuggingFaceTB/SmolLM2-135M-Instruct"
 
 
 @pytest.fixture
-def node(tmp_path: Path, hub: Hub) -> Iterator[Stack]:
-    """A node with an empty disk, and MLX, of which nothing is loaded."""
-    stack = Stack(tmp_path / "home", engine="mlx", default_model="none")
-    stack.environment["HF_ENDPOINT"] = hub.url
-    try:
-        stack.start()
-        wait_for_worker(stack)
-        yield stack
-    finally:
-        stack.stop()
-
-
-@pytest.fixture
-def client(node: Stack) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=node.url, timeout=60) as one:
+def client(hub_node: Stack) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=hub_node.url, timeout=60) as one:
         yield one
-
-
-def wait_for_worker(stack: Stack) -> None:
-    wait_until(stack.is_up, "the API")
-    wait_until(lambda: bool(httpx.get(f"{stack.url}/models").json().get("models")), "the worker")
 
 
 def add(client: httpx.Client, model_id: str = REPOSITORY) -> httpx.Response:
@@ -44,7 +26,7 @@ def known(client: httpx.Client) -> dict[str, tuple[str, bool]]:
     return {one["model_id"]: (one["status"], one["added"]) for one in client.get("/models").json()["models"]}
 
 
-def test_a_model_is_added_survives_a_restart_and_is_forgotten(client: httpx.Client, node: Stack) -> None:
+def test_a_model_is_added_survives_a_restart_and_is_forgotten(client: httpx.Client, hub_node: Stack) -> None:
     answer = add(client)
     assert (answer.status_code, answer.json()["status"]) == (200, "done"), answer.text
     card = answer.json()["events"][0]["entry"]["event"]["card"]
@@ -53,9 +35,9 @@ def test_a_model_is_added_survives_a_restart_and_is_forgotten(client: httpx.Clie
     assert client.get(f"/v1/models/{REPOSITORY}").json()["status"] == "obtainable"
     assert known(client)[REPOSITORY] == ("obtainable", True)
     assert known(client)[EMBEDDED] == ("obtainable", False)
-    node.stop()
-    node.start()
-    wait_for_worker(node)
+    hub_node.stop()
+    hub_node.start()
+    hub_node.wait_worker()
     wait_until(lambda: known(client).get(REPOSITORY) == ("obtainable", True), "the model after the restart")
     forgotten = client.delete(f"/models/custom/{REPOSITORY}", params={"wait": 10})
     assert forgotten.json()["events"][-1]["entry"]["event"]["type"] == "ModelForgotten"
@@ -74,7 +56,7 @@ def test_what_is_known_already_is_not_asked_of_the_hub(client: httpx.Client, hub
 
 
 def test_an_added_model_is_brought_onto_the_disk_and_is_known_there_when_forgotten(
-    client: httpx.Client, node: Stack
+    client: httpx.Client, hub_node: Stack
 ) -> None:
     add(client)
     body = {"node_id": client.get("/node_id").json(), "model_id": REPOSITORY}
@@ -126,13 +108,13 @@ def test_known_models_are_found_before_those_of_the_hub(client: httpx.Client, hu
     assert client.get("/models/search", params={"limit": 0}).json()["error"]["param"] == "limit"
 
 
-def test_the_command_line_adds_finds_pulls_and_forgets(node: Stack, client: httpx.Client) -> None:
-    added = node.cli("models", "add", REPOSITORY)
+def test_the_command_line_adds_finds_pulls_and_forgets(hub_node: Stack, client: httpx.Client) -> None:
+    added = hub_node.cli("models", "add", REPOSITORY)
     assert added.stdout == f"{REPOSITORY} is known now: llama, float32, 0.0 GB, not fetched yet\n", added.stderr
-    assert "other/model-2" in node.cli("models", "search", "model").stdout
-    pulled = node.cli("models", "pull", "model")
+    assert "other/model-2" in hub_node.cli("models", "search", "model").stdout
+    pulled = hub_node.cli("models", "pull", "model")
     assert pulled.returncode == 0, pulled.stderr
-    forgotten = node.cli("models", "forget", REPOSITORY)
+    forgotten = hub_node.cli("models", "forget", REPOSITORY)
     assert forgotten.stdout == f"{REPOSITORY} is forgotten\n", forgotten.stderr
 
 
