@@ -86,6 +86,7 @@ async def _work(settings: Settings, front: Front, server: Server, meters: Meters
                 logger.info("listening at http://%s:%d", settings.api_host, settings.api_port)
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(generations.watch_time())
+                    tasks.create_task(generations.show_life())
                     tasks.create_task(DefaultModel(settings, bus, api_id, partial(reasons_against, api)).run(replica))
             finally:
                 server.should_exit = True

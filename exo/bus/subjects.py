@@ -68,6 +68,10 @@ class Subjects:
         """All beats for one worker."""
         return f"{self.root}.beat.{token(node_id)}.*"
 
+    def api_beat(self, api_id: ApiId) -> str:
+        """Where an API process shows that it lives."""
+        return f"{self.root}.api_beat.{token(api_id)}"
+
     def count(self, instance_id: InstanceId) -> str:
         """Where an instance's runner says how many tokens a prompt has."""
         return f"{self.root}.count.{token(instance_id)}"
@@ -77,5 +81,5 @@ class Subjects:
         return f"{self.root}.query.{token(name)}"
 
     def all_of(self, kind: str) -> str:
-        """Every subject of a kind: cmd, report, event, task, request, chunk or beat."""
+        """Every subject of a kind: cmd, report, event, task, request, chunk, beat or api_beat."""
         return f"{self.root}.{token(kind)}.>"

@@ -7,7 +7,7 @@ from exo.domain.decide import ending
 from exo.domain.decide.runners import fail_runner
 from exo.domain.dispatch import dispatch
 from exo.domain.fold import fold
-from exo.domain.ids import ModelId, NodeId
+from exo.domain.ids import ModelId, NodeId, TaskId
 from exo.domain.messages.events import (
     CancellationRequested,
     DownloadFailed,
@@ -31,11 +31,18 @@ _RUNNER_DEADLINES: dict[type, float] = {
 }
 
 
-def advance(state: State, now: float, new_id: Callable[[], str], last_beats: Mapping[NodeId, float]) -> list[Event]:
+def advance(
+    state: State,
+    now: float,
+    new_id: Callable[[], str],
+    last_beats: Mapping[NodeId, float],
+    last_read: Mapping[TaskId, float],
+) -> list[Event]:
     """The events that are due at `now`, seconds since the epoch.
 
-    `last_beats` says when each node was last seen alive; a node that it does not name is given the benefit of the
-    doubt, so that a master that has just taken over, or has just got NATS back, loses nobody.
+    `last_beats` says when each node was last seen alive, `last_read` when an API process that reads a generation was.
+    What they do not name is given the benefit of the doubt, so that a master that has just taken over, or has just got
+    NATS back, loses nobody.
     """
     events: list[Event] = []
     for node_id in _silent_nodes(state, now, last_beats):
@@ -43,6 +50,7 @@ def advance(state: State, now: float, new_id: Callable[[], str], last_beats: Map
         events += ending.lose_node(after(state, events, now), node_id, reason)
     events += _overdue_runner(after(state, events, now), now)
     events += _overdue_generations(after(state, events, now), now)
+    events += _unread_generations(after(state, events, now), now, last_read)
     events += _overdue_downloads(after(state, events, now), now)
     events += _overdue_removals(after(state, events, now), now)
     events += dispatch(after(state, events, now), now, new_id)
@@ -94,6 +102,19 @@ def _overdue_generations(state: State, now: float) -> list[Event]:
     for generation in sorted(state.generations.values(), key=lambda generation: generation.queued_position):
         events += _overdue(generation, now)
     return events
+
+
+def _unread_generations(state: State, now: float, last_read: Mapping[TaskId, float]) -> list[Event]:
+    """The end of those that nobody would miss."""
+    reason = f"the API process that asked is gone, and nobody has read it for {limits.UNREAD:.0f} s"
+    return [
+        event
+        for generation in sorted(state.generations.values(), key=lambda generation: generation.queued_position)
+        if generation.needs_reader and generation.cancel_requested_at is None
+        # An API process may ask before it has ever shown that it lives.
+        if now - max(generation.queued_at, last_read.get(generation.task_id, now)) > limits.UNREAD
+        for event in ending.cancel_generation(generation, reason)
+    ]
 
 
 def _overdue_downloads(state: State, now: float) -> list[Event]:

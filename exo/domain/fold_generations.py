@@ -24,6 +24,7 @@ def queued(state: State, event: GenerationQueued, position: int, time: float) ->
         queued_position=position,
         log_output=event.prompt is not None,
         client=event.client,
+        needs_reader=event.needs_reader,
     )
     return {"generations": state.generations.set(event.task_id, generation)}
 

@@ -26,6 +26,9 @@ QUEUED = 1800.0
 """A generation waits at most this long for a slot; bringing a cold model onto a disk is part of it."""
 RUNNING = 4 * 3600.0
 """A generation takes at most this long; a runner that makes no progress is stopped long before, by its worker."""
+UNREAD = 20.0
+"""A generation that needs a reader goes on for so long without one: an API process that was killed can be started again
+meanwhile, and its clients come back. An API process shows every two seconds that it lives."""
 CANCELLING = 10.0
 """A runner that was told to stop a generation has this long to say so."""
 

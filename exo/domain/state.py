@@ -88,6 +88,8 @@ class Generation(Frozen):
     client: str = ""
     """Who shares slots with others."""
     cancel_requested_at: NonNegativeFloat | None = None
+    needs_reader: bool = False
+    """Whether it is cancelled when no API process reads it any more."""
 
 
 class EndedGeneration(Frozen):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from exo.bus import events
 from exo.bus.client import Bus, new_id
@@ -22,6 +22,7 @@ from exo.domain.state import State
 from exo.errors import Retryable
 from exo.log.snapshots import SNAPSHOT_EVERY
 from exo.log.store import LogStore
+from exo.master.signs import Signs
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Leader:
         lease: Lease,
         node_id: NodeId,
         state: State,
-        beats: Mapping[NodeId, float],
+        signs: Signs,
         queue_most: int,
     ) -> None:
         """`queue_most`: how many generations may wait for one model."""
@@ -50,7 +51,7 @@ class Leader:
         self._lease = lease
         self._node_id = node_id
         self.state = state
-        self._beats = beats
+        self._signs = signs
         self._queue_most = queue_most
         self._began = time.monotonic()
         self._ticked = self._began
@@ -118,18 +119,12 @@ class Leader:
 
     def _due(self) -> list[Event]:
         try:
-            return advance(self._recording, self._now(), new_id, self._last_beats())
+            state, now = self._recording, self._now()
+            last_beats = self._signs.last_beats(state, self._began, now)
+            return advance(state, now, new_id, last_beats, self._signs.last_read(state, self._began, now))
         except Exception:
             logger.exception("looking at what is due failed; messages are decided on all the same")
             return []
-
-    def _last_beats(self) -> dict[NodeId, float]:
-        """When each node was last seen, by the wall clock; none before this master took over."""
-        now, monotonic = self._now(), time.monotonic()
-        return {
-            node_id: now - (monotonic - max(self._began, self._beats.get(node_id, self._began)))
-            for node_id in self._recording.nodes
-        }
 
     def _now(self) -> float:
         return max(time.time(), self._recording.time)

@@ -6,6 +6,7 @@ import time
 from contextlib import aclosing, suppress
 from functools import partial
 
+from exo.bus.beats import subscribe_api_beats
 from exo.bus.client import Bus, connect
 from exo.bus.events import Fenced, bounds, follow
 from exo.bus.gauges import subscribe_gauges
@@ -16,7 +17,6 @@ from exo.domain.fold import fold
 from exo.domain.ids import MessageId, NodeId
 from exo.domain.limits import QUEUE_PER_MODEL
 from exo.domain.messages.events import Recorded
-from exo.domain.node import NodeGauges
 from exo.domain.state import State
 from exo.errors import Fatal, Retryable
 from exo.log.connections import DiskFull
@@ -27,6 +27,7 @@ from exo.master.history import catch_up, events_page, rows_answer
 from exo.master.leader import Leader
 from exo.master.mending import mended
 from exo.master.reconcile import caught_up, check, reconcile
+from exo.master.signs import Signs
 from exo.models.lock import only_one
 from exo.node.identity import node_id
 from exo.process import end, give_way
@@ -103,7 +104,7 @@ class Master:
         self._lease = Lease(bus, own_id)
         self._leader: Leader | None = None
         self._is_full = False
-        self._beats: dict[NodeId, float] = {}
+        self._signs = Signs()
 
     @property
     def state(self) -> State:
@@ -112,7 +113,8 @@ class Master:
 
     async def run(self) -> None:
         """Follow and lead in turn, without end."""
-        await subscribe_gauges(self._bus, self._beat)
+        await subscribe_gauges(self._bus, self._signs.of_node)
+        await subscribe_api_beats(self._bus, self._signs.of_api)
         await answer_queries(self._bus, lambda: self.state, self._outcome)
         store = self._store
         await answer_history(
@@ -153,7 +155,7 @@ class Master:
             logger.info("there is room for the log again")
         self._is_full = False
         self._leader = Leader(
-            self._bus, self._store, self._lease, self._own_id, self._state, self._beats, self._queue_most
+            self._bus, self._store, self._lease, self._own_id, self._state, self._signs, self._queue_most
         )
         try:
             await self._leader.lead()
@@ -193,6 +195,3 @@ class Master:
 
     async def _outcome(self, message_id: MessageId) -> list[Recorded]:
         return await self._store.caused_by(message_id)
-
-    def _beat(self, gauges: NodeGauges) -> None:
-        self._beats[gauges.node_id] = time.monotonic()

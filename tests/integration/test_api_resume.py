@@ -8,6 +8,7 @@ from itertools import islice
 
 import httpx
 import pytest
+from event_streams import Events, body, content_of, events_of, live, streamed, text_of
 
 from exo.api.generations.event_ids import parse_event_id
 from exo.api.openai.chat_answers import ID_PREFIX
@@ -18,46 +19,6 @@ from tests.stack import Stack, wait_until
 WORDS = [f"w{number} " for number in range(60)]
 PROMPTS = {"model": "exo/scripted", "prompt": ["a b c", "d e", "f"]}
 SLOW = {"tokens": WORDS, "pace": 0.05}
-Events = list[tuple[str, str]]
-"""Ids, and what they belong to."""
-
-
-def body(script: object, **fields: object) -> dict[str, object]:
-    message = {"role": "user", "content": json.dumps(script)}
-    return {"model": "exo/scripted", "messages": [message], "stream": True, **fields}
-
-
-def events_of(response: httpx.Response) -> Iterator[tuple[str, str]]:
-    """The events of a stream, as they come."""
-    event_id = ""
-    for line in response.iter_lines():
-        if line.startswith("id: "):
-            event_id = line.removeprefix("id: ")
-        elif line.startswith("data: "):
-            yield event_id, line.removeprefix("data: ")
-            event_id = ""
-
-
-def streamed(
-    url: str, request: dict[str, object], most: int = 10**6, last: str = "", path: str = "/v1/chat/completions"
-) -> Events:
-    """What a client gets that comes with the id `last`, and hangs up after `most` events."""
-    headers = {"last-event-id": last} if last else {}
-    with httpx.stream("POST", f"{url}{path}", json=request, headers=headers, timeout=30) as response:
-        assert response.status_code == 200, response.read()
-        return list(islice(events_of(response), most))
-
-
-def text_of(events: Events) -> str:
-    return content_of([data for _, data in events if data != "[DONE]"])
-
-
-def content_of(chunks: list[str]) -> str:
-    return "".join(json.loads(chunk)["choices"][0]["delta"].get("content", "") for chunk in chunks)
-
-
-def live(url: str) -> list[str]:
-    return list(httpx.get(f"{url}/state/generations").json())
 
 
 @pytest.fixture(scope="module")

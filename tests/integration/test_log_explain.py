@@ -56,7 +56,7 @@ class History:
         """Time passes, in which some nodes are not heard of."""
         beats = {node_id: self.now for node_id in silent}
         self.now += seconds
-        for event in advance(self.state, self.now, self._new_id, beats):
+        for event in advance(self.state, self.now, self._new_id, beats, {}):
             self._record(event, None, NODE)
 
     def runner(self) -> str:

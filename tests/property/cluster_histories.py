@@ -141,7 +141,8 @@ class Cluster:
         for index, node_id in enumerate(NODES):
             if second >> index & 1:
                 self.beats[node_id] = self.now
-        self._record(advance(self.state, self.now, self.new_id, self.beats), None, "master")
+        unread = {task_id: one.queued_at for task_id, one in self.state.generations.items()} if second % 2 else {}
+        self._record(advance(self.state, self.now, self.new_id, self.beats, unread), None, "master")
 
     def _record(self, events: Sequence[Event], cause_id: MessageId | None, source: str) -> None:
         for event in events:
@@ -247,7 +248,13 @@ class Cluster:
         task_id = _pick(live, variant) if live and variant % 8 == 0 else TaskId(self.new_id())
         prompt = "hello" if variant % 5 == 0 else None
         return StartGeneration(
-            task_id=task_id, model_id=model_id, estimated_tokens=5, key="k", reply_to=ApiId("api"), prompt=prompt
+            task_id=task_id,
+            model_id=model_id,
+            estimated_tokens=5,
+            key="k",
+            reply_to=ApiId("api"),
+            prompt=prompt,
+            needs_reader=variant % 3 == 0,
         )
 
     def _generation_ended(self, first: int, second: int) -> GenerationEnded:

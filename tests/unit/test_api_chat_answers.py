@@ -8,9 +8,9 @@ import pytest
 
 from exo.api.generations.answer import Answer
 from exo.api.generations.choices import Chosen
+from exo.api.generations.event_frames import EventFrames
 from exo.api.generations.event_ids import EventNumbers, before_all
 from exo.api.generations.generation import Item, Note
-from exo.api.generations.streaming import EventFrames
 from exo.api.openai.answer import message_of
 from exo.api.openai.chat_answers import ChunkWriter, completion
 from exo.domain.ids import ModelId, TaskId

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from exo.api.generations.answer import Answer
+from exo.api.generations.event_frames import EventFrames
 from exo.api.generations.event_ids import EventNumbers, before_all
-from exo.api.generations.streaming import EventFrames
 from exo.api.http.body_errors import validation_problem
 from exo.api.http.problem import Problem
 from exo.api.openai.completion_answers import CompletionWriter, completion

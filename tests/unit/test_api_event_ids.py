@@ -5,9 +5,9 @@ import json
 import pytest
 
 from exo.api.generations.choices import Chosen
+from exo.api.generations.event_frames import EventFrames
 from exo.api.generations.event_ids import EventId, EventNumbers, before_all, parse_event_id
 from exo.api.generations.generation import Item, Note
-from exo.api.generations.streaming import EventFrames
 from exo.api.openai.chat_answers import ID_PREFIX, ChunkWriter
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.messages.chunks import EndPiece, ReasoningPiece, TextPiece, ToolCallPiece

@@ -8,14 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from exo.api.generations.answer import GivenPiece
+from exo.api.generations.event_frames import EventFrames
 from exo.api.generations.event_ids import EventId, EventNumbers
-from exo.api.generations.streaming import EventFrames
 from exo.api.http.body_errors import validation_problem
 from exo.api.openai.responses.events import ResponseWriter
 from exo.api.openai.responses.ids import RESPONSE_PREFIX
-from exo.api.openai.responses.progress import JUST_ASKED, progress_by
 from exo.api.openai.responses.records import ResponseRecord
 from exo.api.openai.responses.requests import ResponseRequest
+from exo.api.openai.responses.stored_progress import JUST_ASKED, progress_by
 from exo.domain.ids import ModelId, TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, ReasoningPiece, TextPiece, ToolCallPiece

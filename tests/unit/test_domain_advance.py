@@ -1,7 +1,7 @@
 """What time alone brings about."""
 
 import pytest
-from test_domain_cluster import SMALL, STARTING, Cluster, of_type, types
+from test_domain_cluster import SMALL, STARTING, Cluster, of_type, start, types
 
 from exo.domain import limits
 from exo.domain.ids import NodeId, TaskId
@@ -128,6 +128,33 @@ def test_a_cancellation_that_no_runner_confirms_frees_the_slot(cluster: Cluster)
     events = cluster.passes(1)
     assert types(events) == ["GenerationFinished", "GenerationDispatched"]
     assert of_type(events, GenerationFinished)[0].finish_reason == "cancelled"
+
+
+def test_what_needs_a_reader_is_cancelled_when_it_has_had_none_for_a_while(cluster: Cluster) -> None:
+    cluster.place(slots=1)
+    for task in ("running", "queued"):
+        cluster.tell(start(task).replaced({"needs_reader": True}))
+    read = {TaskId("running"): cluster.now, TaskId("queued"): cluster.now}
+    assert cluster.passes(limits.UNREAD, read=read) == []
+    running, queued = cluster.passes(1, read=read)
+    assert isinstance(running, CancellationRequested)
+    assert isinstance(queued, GenerationFinished)
+    assert (running.task_id, queued.task_id) == ("running", "queued")
+    reason = "the API process that asked is gone, and nobody has read it for 20 s"
+    assert [running.reason, queued.error, queued.finish_reason] == [reason, reason, "cancelled"]
+    assert cluster.passes(1, read=read) == []
+
+
+def test_what_is_read_or_needs_no_reader_or_was_just_asked_for_goes_on(cluster: Cluster) -> None:
+    cluster.place(slots=4)
+    long_ago = cluster.now
+    cluster.start("background")
+    cluster.tell(start("read").replaced({"needs_reader": True}))
+    cluster.tell(start("nobody-told-of-it").replaced({"needs_reader": True}))
+    assert cluster.passes(limits.UNREAD) == []
+    cluster.tell(start("young").replaced({"needs_reader": True}))
+    read = {TaskId("background"): long_ago, TaskId("young"): long_ago, TaskId("read"): cluster.now}
+    assert cluster.passes(limits.UNREAD, read=read) == []
 
 
 def test_what_was_not_dispatched_with_its_message_is_dispatched_by_the_next_look(cluster: Cluster) -> None:

@@ -83,10 +83,16 @@ class Cluster:
         units = react(self.state, message, self.now, self.new_id)
         return self.record(*(event for unit in units for event in unit))
 
-    def passes(self, seconds: float, beats: Mapping[NodeId, float] | None = None) -> list[Event]:
-        """What so much time leads to, recorded. `beats`: when each node was last seen; None: a moment ago."""
+    def passes(
+        self,
+        seconds: float,
+        beats: Mapping[NodeId, float] | None = None,
+        read: Mapping[TaskId, float] | None = None,
+    ) -> list[Event]:
+        """What so much time leads to, recorded. `beats`: when each node was last seen; `read`: when each generation's
+        reader was; None: a moment ago."""
         self.now += seconds
-        return self.record(*advance(self.state, self.now, self.new_id, beats or {}))
+        return self.record(*advance(self.state, self.now, self.new_id, beats or {}, read or {}))
 
     def refusal(self, command: Command) -> CommandRejected:
         """The only event that a refused command leads to."""

@@ -12,12 +12,14 @@ from exo.api.loading import Loading
 from exo.api.metrics.meters import Meters
 from exo.api.metrics.pace import Pace
 from exo.api.progress import waiting_for
+from exo.bus.beats import publish_api_beat
 from exo.bus.chunks import Unfollow, follow_chunks, read_chunks, subscribe_chunks
 from exo.bus.client import Bus
 from exo.bus.inbox import send_command
 from exo.bus.replica import Replica
 from exo.bus.requests import put_request
 from exo.domain.ids import ApiId, ModelId, TaskId
+from exo.domain.messages.beat import ApiBeat
 from exo.domain.messages.commands import CancelGeneration, StartGeneration
 from exo.domain.messages.requests import CHARACTERS_PER_TOKEN, Payload
 from exo.domain.state import State
@@ -27,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 TICK = 0.25
 """Seconds between two looks at all open generations."""
+BEAT_PAUSE = 2.0
+"""Seconds between two signs of life to the master; it takes ten that do not come for this process' end."""
 AHEAD_MOST = 64 * 1024
 """Characters of a prompt that is sent ahead of its command without waiting until it is stored."""
 LOGGED_MOST = 256 * 1024
@@ -78,6 +82,16 @@ class Generations:
                     self._fetching.add(generation)
                     self._spawn(self._fetch(generation))
 
+    async def show_life(self) -> None:
+        """Tell the master without end that what is read here has a reader."""
+        while True:
+            await self._beat()
+            await asyncio.sleep(BEAT_PAUSE)
+
+    async def _beat(self) -> None:
+        reopened = tuple({generation.task_id for generation in self._unfollow})
+        await publish_api_beat(self._bus, ApiBeat(api_id=self._api_id, reading=reopened))
+
     def open(self, task_id: TaskId, model_id: ModelId, *, in_background: bool = False) -> Generation:
         """A new generation, not started yet. Whoever opens it calls `leave` in the end. Raises Retryable at the end."""
         pace = self._meters.pace(model_id, time.monotonic())
@@ -100,6 +114,7 @@ class Generations:
             await unfollow()
             raise
         self._unfollow[generation] = unfollow
+        await self._beat()
         return generation
 
     async def start(self, generation: Generation, request: Payload) -> None:
@@ -130,6 +145,7 @@ class Generations:
             client=client(),
             reply_to=self._api_id,
             prompt=request.shown()[:LOGGED_MOST] if self._log_prompts else None,
+            needs_reader=not generation.in_background,
         )
 
     def leave(self, generation: Generation, reason: str) -> None:

@@ -12,9 +12,9 @@ from exo.api.bodies.param_names import AS_IN_CHAT, Names
 from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.generations.choices import Choices
+from exo.api.generations.event_frames import EventFrames, EventWriter
 from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, before_all, parse_event_id
 from exo.api.generations.generations import GONE, Receive
-from exo.api.generations.streaming import EventFrames, EventWriter
 from exo.api.known.tasks import choice_tasks
 from exo.bus.requests import get_request
 from exo.domain.ids import ModelId, TaskId
@@ -23,7 +23,7 @@ from exo.errors import Rejected
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class AskedStream:
     """What a client wants as a stream."""
 
     model_id: ModelId
@@ -43,7 +43,7 @@ class Streamed:
     """What is done with a new one's task while it starts."""
 
 
-async def stream(api: Api, request: Request[Any, Any, Any], asked: Streamed) -> Stream:
+async def stream(api: Api, request: Request[Any, Any, Any], asked: AskedStream) -> Stream:
     """The response: the whole stream, or what comes after the event that the client names as `Last-Event-ID`.
 
     Raises what went wrong before there was anything to send.
@@ -66,7 +66,7 @@ async def stream(api: Api, request: Request[Any, Any, Any], asked: Streamed) -> 
     return await answering.streamed(api, choices, frames.frames)
 
 
-async def _reopened(api: Api, asked: Streamed, seen: EventId, receive: Receive) -> Choices:
+async def _reopened(api: Api, asked: AskedStream, seen: EventId, receive: Receive) -> Choices:
     tasks = choice_tasks(seen.task_id, len(seen.numbers))
     stored = await asyncio.gather(*[get_request(api.bus, task_id) for task_id in tasks])
     if None in stored:

@@ -9,7 +9,7 @@ from litestar.response import Stream
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
 from exo.api.generations import answering
-from exo.api.generations.resuming import Streamed, stream
+from exo.api.generations.resuming import AskedStream, stream
 from exo.api.http.json_response import json_response
 from exo.api.known.asked import body_and_card
 from exo.api.openai.chat_answers import ID_PREFIX, ChatCompletion, ChunkWriter, completion
@@ -39,7 +39,7 @@ async def chat_completions(request: Request[Any, Any, Any], api: Api) -> Respons
         def writer(task_id: TaskId, created: int) -> ChunkWriter:
             return ChunkWriter(task_id, created, card.model_id, count, body.wants_usage)
 
-        asked = Streamed(card.model_id, requests, ID_PREFIX, writer, created, bool(body.background))
+        asked = AskedStream(card.model_id, requests, ID_PREFIX, writer, created, bool(body.background))
         return await stream(api, request, asked)
     choices = await answering.start(api, card.model_id, requests, request.receive)
     answers = await answering.whole(api, choices)

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from exo.api.generations.answer import Answer
 from exo.api.generations.choices import usage_together
-from exo.api.generations.streaming import Given
+from exo.api.generations.event_frames import Given
 from exo.api.http.errors import GenerationFailed
 from exo.api.openai.answer import (
     AnswerLogprobs,

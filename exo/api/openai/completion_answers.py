@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from exo.api.generations.answer import Answer
 from exo.api.generations.choices import usage_together
-from exo.api.generations.streaming import Given
+from exo.api.generations.event_frames import Given
 from exo.api.http.errors import GenerationFailed
 from exo.api.openai.answer import UsageFields, usage_of
 from exo.api.openai.choice_stream import ChoiceStream, failed_stream, head

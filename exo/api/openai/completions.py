@@ -9,7 +9,7 @@ from litestar.response import Stream
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
 from exo.api.generations import answering
-from exo.api.generations.resuming import Streamed, stream
+from exo.api.generations.resuming import AskedStream, stream
 from exo.api.http.json_response import json_response
 from exo.api.known.asked import body_and_card
 from exo.api.openai.completion_answers import ID_PREFIX, CompletionWriter, TextCompletion, completion
@@ -42,7 +42,7 @@ async def completions(request: Request[Any, Any, Any], api: Api) -> Response[byt
                 task_id, created, card.model_id, len(payloads), body.count, with_logprobs, body.wants_usage
             )
 
-        asked = Streamed(card.model_id, payloads, ID_PREFIX, writer, created, names=NAMES)
+        asked = AskedStream(card.model_id, payloads, ID_PREFIX, writer, created, names=NAMES)
         return await stream(api, request, asked)
     choices = await answering.start(api, card.model_id, payloads, request.receive, NAMES)
     answers = await answering.whole(api, choices)

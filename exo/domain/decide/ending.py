@@ -5,6 +5,7 @@ from typing import Literal
 from exo.domain.ids import ModelId, NodeId
 from exo.domain.instance import Instance
 from exo.domain.messages.events import (
+    CancellationRequested,
     Event,
     GenerationFinished,
     InstanceDeleted,
@@ -23,6 +24,13 @@ def end_generations(
         GenerationFinished(task_id=generation.task_id, finish_reason=finish_reason, code=code, error=error)
         for generation in generations
     ]
+
+
+def cancel_generation(generation: Generation, reason: str) -> list[Event]:
+    """A queued one is over at once; a running one is asked to stop."""
+    if generation.instance_id is None:
+        return end_generations([generation], "cancelled", "cancelled", reason)
+    return [CancellationRequested(task_id=generation.task_id, reason=reason)]
 
 
 def fail_instance(state: State, instance: Instance, reason: str) -> list[Event]:

@@ -4,7 +4,7 @@ from exo.domain.decide import ending
 from exo.domain.decide.instances import card_of
 from exo.domain.decide.queue import refuse_if_full
 from exo.domain.messages.commands import CancelGeneration, StartGeneration
-from exo.domain.messages.events import CancellationRequested, Event, GenerationFinished, GenerationQueued
+from exo.domain.messages.events import Event, GenerationFinished, GenerationQueued
 from exo.domain.messages.reports import GenerationEnded
 from exo.domain.state import State, recent_failure
 from exo.errors import Rejected
@@ -27,6 +27,7 @@ def start(state: State, command: StartGeneration, now: float, queue_most: int) -
             client=command.client,
             reply_to=command.reply_to,
             prompt=command.prompt,
+            needs_reader=command.needs_reader,
         )
     ]
 
@@ -36,11 +37,9 @@ def cancel(state: State, command: CancelGeneration) -> list[Event]:
     generation = state.generations.get(command.task_id)
     if generation is None:
         raise Rejected(f"no generation '{command.task_id}' is queued or running", code="generation_not_found")
-    if generation.instance_id is None:
-        return ending.end_generations([generation], "cancelled", "cancelled", command.reason)
     if generation.cancel_requested_at is not None:
         raise Rejected(f"the generation '{command.task_id}' is being cancelled already", code="already_cancelling")
-    return [CancellationRequested(task_id=command.task_id, reason=command.reason)]
+    return ending.cancel_generation(generation, command.reason)
 
 
 def ended(state: State, report: GenerationEnded) -> list[Event]:

@@ -113,6 +113,8 @@ class StartGeneration(Frozen):
     reply_to: Annotated[ApiId, Field(pattern=TOKEN.pattern, max_length=64)]
     prompt: str | None = None
     """The request itself, only where the operator chose to log prompts."""
+    needs_reader: bool = False
+    """Whether it is cancelled when no API process reads it any more."""
 
 
 class CancelGeneration(Frozen):

@@ -279,6 +279,8 @@ class GenerationQueued(Frozen):
     reply_to: ApiId
     prompt: str | None = None
     gives: Gives = "text"
+    needs_reader: bool = False
+    """Whether it is cancelled when no API process reads it any more."""
 
 
 class GenerationDispatched(Frozen):

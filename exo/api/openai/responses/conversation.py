@@ -7,8 +7,8 @@ from pydantic import TypeAdapter
 from exo.api.context import Api
 from exo.api.openai.responses.ids import not_found, task_of
 from exo.api.openai.responses.items import Item, TypedItem, messages_of
-from exo.api.openai.responses.progress import progress_of
 from exo.api.openai.responses.records import ResponseRecord, find
+from exo.api.openai.responses.stored_progress import progress_of
 from exo.bus.requests import get_request
 from exo.domain.messages.requests import ChatMessage
 from exo.errors import Rejected

@@ -10,15 +10,16 @@ from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
 from exo.api.generations import answering
 from exo.api.generations.choices import Choices
-from exo.api.generations.resuming import Streamed, stream
+from exo.api.generations.resuming import AskedStream, stream
 from exo.api.http.access import payer
 from exo.api.http.json_response import json_response
 from exo.api.known.asked import body_and_card
-from exo.api.openai.responses.bodies import Progress, ended, response_of
+from exo.api.openai.responses.bodies import response_of
 from exo.api.openai.responses.conversation import messages_before
 from exo.api.openai.responses.events import ResponseWriter
 from exo.api.openai.responses.ids import RESPONSE_PREFIX
 from exo.api.openai.responses.output import Output
+from exo.api.openai.responses.progress import Progress, ended
 from exo.api.openai.responses.records import ResponseRecord, keep
 from exo.api.openai.responses.requests import ResponseRequest
 from exo.api.openai.responses.shapes import ResponseBody
@@ -61,7 +62,7 @@ async def create_response(request: Request[Any, Any, Any], api: Api) -> Response
         def writer(task_id: TaskId, created: int) -> ResponseWriter:
             return ResponseWriter(record(task_id, created))
 
-        asked = Streamed(card.model_id, [payload], RESPONSE_PREFIX, writer, now, in_background, NAMES, beside=stored)
+        asked = AskedStream(card.model_id, [payload], RESPONSE_PREFIX, writer, now, in_background, NAMES, beside=stored)
         return await stream(api, request, asked)
     choices = await answering.start(
         api, card.model_id, [payload], request.receive, NAMES, in_background=in_background, beside=stored

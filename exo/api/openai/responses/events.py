@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pydantic_core import to_json
 
 from exo.api.generations import sse
-from exo.api.generations.streaming import Given
+from exo.api.generations.event_frames import Given
 from exo.api.http.errors import GenerationFailed
-from exo.api.openai.responses.bodies import Progress, ended, response_of, status_of_items, unanswered
+from exo.api.openai.responses.bodies import response_of
 from exo.api.openai.responses.output import Fields, Output
+from exo.api.openai.responses.progress import Progress, ended, status_of_items, unanswered
 from exo.api.openai.responses.records import ResponseRecord
 from exo.domain.messages.chunks import EndPiece
 

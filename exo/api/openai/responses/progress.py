@@ -1,57 +1,53 @@
-"""How far a stored response is, by what its chunks and State say."""
+"""How far a response is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from exo.api.context import Api
-from exo.api.generations.chunk_order import ChunkOrder
-from exo.api.http.errors import GenerationFailed, failure
-from exo.api.openai.responses.bodies import Progress, ended, unanswered
-from exo.api.openai.responses.output import Output
-from exo.api.openai.responses.records import ResponseRecord
-from exo.bus.chunks import read_chunks
-from exo.domain.ids import TaskId
-from exo.domain.messages.chunks import ChunkGenerated, EndPiece, Piece, PrefillPiece, VectorPiece
-from exo.domain.state import State
+from exo.api.http.errors import GenerationFailed
+from exo.api.openai.responses.output import LastStatus, Output
+from exo.api.openai.responses.shapes import OutputItem, ResponseError, Status
+from exo.domain.messages.chunks import EndPiece
+from exo.domain.sampling import Usage
 
-JUST_ASKED = 10.0
-"""Seconds after which a generation that State has never heard of is lost."""
+_INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Why an answer is not complete, by the reason for which it ended."""
 
 
-async def progress_of(api: Api, record: ResponseRecord, now: float) -> Progress:
-    """How far it is. `now`: seconds since the epoch. Raises Retryable where NATS stays away."""
-    # State first: what is over by it has all its chunks in the stream.
-    state = api.state
-    return progress_by(state, await read_chunks(api.bus, record.task_id, 0), record, now)
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a response is."""
+
+    status: Status
+    output: Sequence[OutputItem] = ()
+    usage: Usage | None = None
+    error: ResponseError | None = None
+    incomplete: str | None = None
 
 
-def progress_by(state: State, chunks: Sequence[ChunkGenerated], record: ResponseRecord, now: float) -> Progress:
-    """How far it is, by State and its chunks."""
-    output = Output(record.task_id)
-    for piece in _in_order(chunks):
-        if isinstance(piece, EndPiece):
-            problem = failure(piece)
-            return unanswered(problem, output) if problem else ended(piece, output)
-        if not isinstance(piece, PrefillPiece | VectorPiece):
-            output.add(piece)
+def status_of_items(end: EndPiece) -> LastStatus:
+    """Of the text that an answer ends with."""
+    return "incomplete" if end.finish_reason in _INCOMPLETE else "completed"
+
+
+def ended(end: EndPiece, output: Output) -> Progress:
+    """A response with an answer."""
+    output.close(status_of_items(end))
+    incomplete = _INCOMPLETE.get(end.finish_reason)
+    return Progress("incomplete" if incomplete else "completed", output.items, end.usage, incomplete=incomplete)
+
+
+def unanswered(failure: GenerationFailed, output: Output) -> Progress:
+    """A response without one, and what there is of it."""
     output.close("incomplete")
-    live = state.generations.get(record.task_id)
-    if live is not None:
-        return Progress("queued" if live.instance_id is None else "in_progress", output.items)
-    if now - record.created < JUST_ASKED and _end_of(state, record.task_id) is None:
-        return Progress("queued")
-    lost = GenerationFailed("output_lost", "the generation is over, and the end of its output is gone")
-    return unanswered(_end_of(state, record.task_id) or lost, output)
+    if failure.code == "cancelled":
+        return Progress("cancelled", output.items)
+    problem = failure.problem
+    error: ResponseError = {"code": _error_code(problem.http_status), "message": problem.message, "type": problem.code}
+    return Progress("failed", output.items, error=error)
 
 
-def _in_order(chunks: Sequence[ChunkGenerated]) -> list[Piece]:
-    order = ChunkOrder()
-    return [piece for chunk in chunks for piece in order.push(chunk)]
-
-
-def _end_of(state: State, task_id: TaskId) -> GenerationFailed | None:
-    """How a generation ended without an answer."""
-    for one in state.ended:
-        if one.task_id == task_id and one.finish_reason in ("error", "cancelled"):
-            code = "cancelled" if one.finish_reason == "cancelled" else "internal_error"
-            return GenerationFailed(code, one.error or f"the generation ended: {one.finish_reason}")
-    return None
+def _error_code(status: int) -> str:
+    """OpenAI's few codes; exo's own is the error's type."""
+    if status == 429:
+        return "rate_limit_exceeded"
+    return "server_error" if status >= 500 else "invalid_prompt"

@@ -11,17 +11,17 @@ from litestar.response import Stream
 from exo.api.bodies.openapi import EVENTS, JSON, operation
 from exo.api.context import Api
 from exo.api.generations import answering
+from exo.api.generations.event_frames import EventFrames
 from exo.api.generations.event_ids import HEADER, EventId, EventNumbers, parse_event_id
-from exo.api.generations.streaming import EventFrames
 from exo.api.http.json_response import json_response
 from exo.api.openai.responses.bodies import response_of
 from exo.api.openai.responses.creating import NAMES
 from exo.api.openai.responses.events import ResponseWriter
 from exo.api.openai.responses.ids import RESPONSE_PREFIX, task_of
 from exo.api.openai.responses.listed import listed, page
-from exo.api.openai.responses.progress import progress_of
 from exo.api.openai.responses.records import ResponseRecord, find
 from exo.api.openai.responses.shapes import DeletedResponse, InputItems, ResponseBody
+from exo.api.openai.responses.stored_progress import progress_of
 from exo.bus.chunks import delete_chunks
 from exo.bus.inbox import send_command
 from exo.bus.requests import delete_request
