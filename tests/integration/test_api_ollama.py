@@ -370,7 +370,7 @@ def test_without_a_text_there_is_no_vector(sdk: ollama.Client, client: httpx.Cli
         ("embed", {"input": "a", "options": {"num_ctx": 0}}, "num_ctx"),
         ("embed", {"input": 5}, "input"),
         ("embed", {"input": "a", "truncate": 1}, "truncate"),
-        ("embed", {"input": "a", "options": {"temperature": 1}}, "temperature"),
+        ("embed", {"input": "a", "options": {"temperature": 1}}, "options.temperature"),
         ("embed", {"input": "a", "top": 1}, "top"),
         ("embeddings", {"prompt": "x" * 9000}, "prompt"),
     ],

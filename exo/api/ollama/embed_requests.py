@@ -2,28 +2,32 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, field_validator
 from pydantic_core import PydanticCustomError
 
 from exo.api.bodies.strict import AsksModel
 from exo.api.ollama.durations import Duration
-from exo.api.ollama.options import Options
+from exo.api.ollama.options import OF_ANSWERS, Options
 from exo.api.openai.embedding_requests import few_enough
 from exo.api.openai.prompts import Listed
 from exo.domain.embedding import Dimensions, EmbeddingParams
 from exo.domain.messages.requests import EmbeddingRequest
 
 
-def _choosing_nothing(options: Options | None) -> Options | None:
-    if options is not None and (asked := options.chosen()):
-        raise PydanticCustomError("not_supported", "'{name}' is about answers, and there is none", {"name": asked[0]})
-    return options
+class TextOptions(Options):
+    """Those that have a meaning for texts."""
+
+    @field_validator(*OF_ANSWERS)
+    @classmethod
+    def _about_answers(cls, value: object) -> None:
+        if value is not None:
+            raise PydanticCustomError("not_supported", "this is about answers, and there is none")
 
 
 class TextsRequest(AsksModel):
     """What both have in common. Null stands for the default throughout."""
 
-    options: Annotated[Options | None, AfterValidator(_choosing_nothing)] = None
+    options: TextOptions | None = None
     keep_alive: Duration = None
 
     @property

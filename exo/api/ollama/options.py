@@ -93,10 +93,6 @@ class Options(Strict):
     use_mlock: Unsupported = None
     embedding_only: Unsupported = None
 
-    def chosen(self) -> list[str]:
-        """Those that are given and say what an answer is like."""
-        return [name for name in OF_ANSWERS if getattr(self, name) is not None]
-
     def sampling(self, logprobs: int | None, constraint: Constraint | None) -> SamplingParams:
         """For the engine, with what requests have beside their options."""
         looks_back = self.repeat_last_n if self.repeat_last_n is not None else REPEAT_LAST_N
