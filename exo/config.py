@@ -94,7 +94,7 @@ class Settings(BaseSettings):
     """Answer Ollama's endpoints also at `/api`, where its clients look for them, and not below `/ollama` alone."""
     default_model: Annotated[str, AfterValidator(_model_or_none)] = "HuggingFaceTB/SmolLM2-135M-Instruct"
     """Placed when the API starts, and used by `exo chat`; `none`: none."""
-    engine: Literal["auto", "mlx", "scripted"] = "auto"
+    engine: Literal["auto", "mlx", "vllm", "scripted"] = "auto"
     """Engine of this node's runners; auto: the best that is installed. `scripted` is for tests."""
     model_folders: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_folders)] = ()
     """More folders to look for models in, separated as in PATH; each holds model folders."""

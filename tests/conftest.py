@@ -22,6 +22,8 @@ bind_fast_blas(tiny_models.BLAS_CACHE)
 
 needs_mlx = pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed")
 
+needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="no vLLM is installed: `make test-vllm` has one")
+
 TinyModels = Callable[[str], Path]
 """The folder of the tiny model of a family."""
 

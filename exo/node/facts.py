@@ -9,30 +9,32 @@ import psutil
 
 from exo import __version__
 from exo.domain.node import NodeFacts
-from exo.domain.shard import EngineName
 from exo.node.chip import chip
 from exo.node.container import memory_limit
 from exo.node.cores import usable_cores
+from exo.node.engines import EngineChoice, available_engines
 from exo.node.gpus import gpus
 from exo.node.interfaces import interfaces
 from exo.node.thunderbolt import rdma_enabled, thunderbolt_ports
 
 
-def node_facts(home: Path, engines: tuple[EngineName, ...], probe_port: int = 0) -> NodeFacts:
-    """The facts. Memory and cores are those that this process may use: a container's limits count.
+def node_facts(home: Path, engine: EngineChoice, probe_port: int = 0) -> NodeFacts:
+    """The facts; `engine`: which it may offer. Memory and cores are those that this process may use, so that a
+    container's limits count.
 
     Takes some milliseconds; on a Mac once a minute some seconds.
     """
+    system, own_gpus = platform.system().lower(), gpus()
     return NodeFacts(
         hostname=socket.gethostname(),
-        system=platform.system().lower(),
+        system=system,
         chip=chip(),
         cores=usable_cores(),
         memory_bytes=usable_memory(),
         disk_bytes=shutil.disk_usage(existing(home)).total,
         interfaces=interfaces(),
-        gpus=gpus(),
-        engines=engines,
+        gpus=own_gpus,
+        engines=available_engines(engine, has_cuda=system != "darwin" and bool(own_gpus)),
         version=__version__,
         probe_port=probe_port,
         rdma_enabled=rdma_enabled(),

@@ -20,7 +20,6 @@ from exo.domain.plan import AbandonModel, Action, DeleteModel, Local, PrepareMod
 from exo.domain.state import State, names_of
 from exo.errors import Fatal, Rejected, Retryable
 from exo.models.lock import only_one
-from exo.node.engines import available_engines
 from exo.node.facts import node_facts
 from exo.node.gauges import node_gauges
 from exo.node.identity import FILE, node_id
@@ -135,12 +134,11 @@ class Worker:
             await _wait(self._joining, LINKS_PAUSE)
 
     def _machine(self) -> NodeSeen:
-        engines = available_engines(self._settings.engine)
         gauges = node_gauges(self._node_id, self._settings.home)
         return NodeSeen(
             node_id=self._node_id,
             boot_id=self._boot_id,
-            facts=node_facts(self._settings.home, engines, self._probe_port),
+            facts=node_facts(self._settings.home, self._settings.engine, self._probe_port),
             available_bytes=gauges.memory_available_bytes,
             holdings=self._models.holdings,
             damaged=self._models.damaged,

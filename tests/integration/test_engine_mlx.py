@@ -1,29 +1,28 @@
 """The MLX engine with a real model: SmolLM2-135M-Instruct in float32."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from engine_calls import alone, drain, prompt, step_until, tokens_by_task
+from engine_contract import QUESTION, EngineContract, Reference
 
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.errors import Fatal, Rejected
 from exo.models.catalog import embedded
 from exo.runner.engines import make_engine
-from exo.runner.engines.base import Engine, EngineOutput, PrefillOutput, TokenOutput
+from exo.runner.engines.base import Engine, PrefillOutput
 from exo.runner.engines.mlx.engine import MlxEngine
 from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.threads import ThreadShare
 from tests import builders, tiny_models
 from tests.conftest import TinyModels, needs_mlx
-from tests.pipelines import pipeline_of, text_of
 from tests.tiny_models import greedy_tokens
 
 pytestmark = needs_mlx
 
 SHARD = builders.whole(embedded())
-QUESTION = "What is the capital of France?"
 GREEDY = SamplingParams(temperature=0, max_tokens=12)
 A, B, C = TaskId("a"), TaskId("b"), TaskId("c")
 
@@ -48,58 +47,17 @@ def loaded(folder: Path, cache: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def engine(loaded: Engine) -> Engine:
-    assert loaded.in_flight == 0, "the test before left requests behind"
     return loaded
 
 
-def prompt(engine: Engine, text: str) -> list[int]:
-    return engine.tokenizer.encode_chat([{"role": "user", "content": text}])
+@pytest.fixture
+def reference(folder: Path) -> Reference:
+    """mlx-lm by itself."""
+    return lambda prompts, most: [greedy_tokens(folder, list(tokens), most) for tokens in prompts]
 
 
-def drain(engine: Engine) -> list[EngineOutput]:
-    outputs: list[EngineOutput] = []
-    while engine.in_flight:
-        outputs += engine.step()
-    return outputs
-
-
-def step_until(engine: Engine, reached: Callable[[list[EngineOutput]], bool]) -> list[EngineOutput]:
-    outputs: list[EngineOutput] = []
-    while not reached(outputs):
-        assert engine.in_flight
-        outputs += engine.step()
-    return outputs
-
-
-def tokens_by_task(outputs: Sequence[EngineOutput]) -> Mapping[TaskId, list[int]]:
-    tokens: defaultdict[TaskId, list[int]] = defaultdict(list)
-    for output in outputs:
-        if isinstance(output, TokenOutput):
-            tokens[output.task_id].append(output.token)
-    return tokens
-
-
-def alone(engine: Engine, text: str, params: SamplingParams) -> list[int]:
-    engine.submit(A, prompt(engine, text), params)
-    return tokens_by_task(drain(engine))[A]
-
-
-def test_an_answer_is_right_and_ends_by_itself(engine: Engine) -> None:
-    engine.submit(A, prompt(engine, QUESTION), SamplingParams(temperature=0, max_tokens=40))
-    pipeline = pipeline_of(engine.tokenizer)
-    results = [pipeline.push(out.token, out.finish_reason) for out in drain(engine) if isinstance(out, TokenOutput)]
-    assert "Paris" in "".join(text_of(result) for result in results)
-    assert results[-1].finished == "stop"
-
-
-def test_a_greedy_batch_equals_mlx_lm_one_at_a_time(engine: Engine, folder: Path) -> None:
-    texts = {A: QUESTION, B: "Name three colours.", C: "Write a haiku about rain and the sea please."}
-    prompts = {task_id: prompt(engine, text) for task_id, text in texts.items()}
-    for task_id, tokens in prompts.items():
-        engine.submit(task_id, tokens, GREEDY)
-    batched = tokens_by_task(drain(engine))
-    for task_id, tokens in prompts.items():
-        assert batched[task_id] == greedy_tokens(folder, tokens, GREEDY.max_tokens)
+class TestMlxEngine(EngineContract):
+    """All of the contract."""
 
 
 def test_a_request_that_joins_late_and_one_that_is_cancelled_change_nothing_for_the_others(engine: Engine) -> None:
@@ -138,37 +96,6 @@ def test_prefill_is_reported_to_the_last_token(tiny_model: TinyModels) -> None:
     tiny.close()
 
 
-def test_the_same_seed_gives_the_same_text_whatever_runs_beside(engine: Engine) -> None:
-    params = SamplingParams(temperature=1, top_p=0.95, seed=2**63 + 1, max_tokens=12)
-    text = "Write a poem about rain."
-    expected = alone(engine, text, params)
-    engine.submit(B, prompt(engine, "Tell me a story."), SamplingParams(max_tokens=20))
-    step_until(engine, lambda outputs: len(tokens_by_task(outputs)[B]) >= 2)
-    engine.submit(A, prompt(engine, text), params)
-    engine.submit(C, prompt(engine, "Hi"), SamplingParams(seed=1, max_tokens=5))
-    assert tokens_by_task(drain(engine))[A] == expected
-
-
-def test_without_a_seed_every_text_is_another(engine: Engine) -> None:
-    for task_id in (A, B, C):
-        engine.submit(task_id, prompt(engine, "Write a poem about rain."), SamplingParams(max_tokens=12))
-    texts = tokens_by_task(drain(engine))
-    assert len({tuple(tokens) for tokens in texts.values()}) == 3
-
-
-def test_max_tokens_is_exact(engine: Engine) -> None:
-    engine.submit(A, prompt(engine, "Tell me a long story."), SamplingParams(temperature=0, max_tokens=7))
-    outputs = [output for output in drain(engine) if isinstance(output, TokenOutput)]
-    assert [output.finish_reason for output in outputs] == [*[None] * 6, "length"]
-
-
-def test_a_request_over_the_context_is_refused_with_both_numbers(engine: Engine) -> None:
-    with pytest.raises(Rejected, match=r"context length is 8192 tokens, but 8200 ") as refused:
-        engine.submit(A, [5] * 8000, SamplingParams(max_tokens=200))
-    assert refused.value.code == "context_length_exceeded"
-    assert engine.in_flight == 0
-
-
 def test_a_request_that_memory_cannot_hold_is_refused_before_prefill_with_both_numbers(
     folder: Path, cache: Path
 ) -> None:
@@ -180,14 +107,6 @@ def test_a_request_that_memory_cannot_hold_is_refused_before_prefill_with_both_n
     assert refused.value.code == "context_length_exceeded"
     large.submit(A, [5, 6, 7], SamplingParams())
     large.close()
-
-
-def test_what_is_no_token_is_refused(engine: Engine) -> None:
-    with pytest.raises(Rejected) as refused:
-        engine.submit(A, [2**70, 5, 6], GREEDY)
-    assert refused.value.code == "invalid_request"
-    assert engine.in_flight == 0
-    assert alone(engine, QUESTION, GREEDY)
 
 
 def test_loading_reports_every_layer_and_closing_may_be_repeated(folder: Path, cache: Path) -> None:

@@ -228,8 +228,9 @@ def test_reasoning_without_a_token_at_its_end_cannot_be_told_from_the_answer(voc
 def test_reasoning_is_free_and_the_answer_is_held(vocabulary: Vocabulary, constraints: Constraints) -> None:
     from llguidance import LLMatcher
 
-    matcher = LLMatcher(vocabulary.tokens, LLMatcher.grammar_from_regex("[0-9]"))
-    guide = Guide(matcher, first_progress(THINKS, [1, 2], starts_inside=False), "guided_regex")
+    grammar = LLMatcher.grammar_from_regex("[0-9]")
+    matcher = LLMatcher(vocabulary.tokens, grammar)
+    guide = Guide(matcher, first_progress(THINKS, [1, 2], starts_inside=False), "guided_regex", grammar)
     a, digit = (vocabulary.tokens.tokenize_str(text)[0] for text in "a7")
     first = guide.allowed()
     assert first is not None

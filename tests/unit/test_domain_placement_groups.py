@@ -13,6 +13,7 @@ from exo.domain.placement import Placement, PlacementRequest, Refused, place
 from exo.domain.placement.rdma import find_mesh
 from exo.domain.placement.rings import RING_ORDER, best_links, find_ring
 from exo.domain.placement.sharding import pipeline_layers, tensor_problem, tensor_sizes
+from exo.domain.shard import EngineName
 from exo.domain.state import Node, host_of
 
 
@@ -238,3 +239,28 @@ def test_a_refusal_of_vllm_tells_of_no_groups() -> None:
 def test_nodes_that_were_asked_for_and_are_not_there_are_named() -> None:
     refusal = refused(joined("a"), PlacementRequest(LARGE, node_ids=(NodeId("a"), NodeId("z"))))
     assert (refusal.code, refusal.reason) == ("node_not_found", "no node z is in the cluster")
+
+
+@pytest.mark.parametrize(
+    ("engines", "model_id", "chosen"),
+    [
+        (("mlx", "vllm"), "maker/model", "mlx"),
+        (("vllm", "mlx"), "maker/model", "vllm"),
+        (("vllm",), "maker/model", "vllm"),
+        (("vllm", "mlx"), "mlx-community/model", "mlx"),
+    ],
+)
+def test_where_no_engine_is_asked_for_it_is_the_first_that_reads_the_model(
+    engines: tuple[EngineName, ...], model_id: str, chosen: EngineName
+) -> None:
+    cluster = Cluster()
+    model = card(model_id, 2).model_copy(update={"model_id": model_id, "quantization": "4bit"})
+    cluster.join("a", gigabytes=64, engines=engines, cards=[model], ready=[model])
+    assert placed(cluster, PlacementRequest(model)).engine == chosen
+
+
+def test_an_engine_that_cannot_read_the_model_is_refused_with_the_reason() -> None:
+    cluster = Cluster()
+    model = card("model", 2).model_copy(update={"model_id": "mlx-community/model", "quantization": "4bit"})
+    cluster.join("a", gigabytes=64, engines=("vllm",), cards=[model], ready=[model])
+    assert "does not read MLX's 4bit weights" in refused(cluster, PlacementRequest(model)).reason

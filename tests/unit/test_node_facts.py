@@ -144,7 +144,7 @@ def test_interfaces_have_addresses_and_are_not_loopback() -> None:
 
 
 def test_the_facts_are_those_of_this_machine(tmp_path: Path) -> None:
-    facts = node_facts(tmp_path / "not" / "there" / "yet", ("scripted",))
+    facts = node_facts(tmp_path / "not" / "there" / "yet", "scripted")
     assert 0 < facts.memory_bytes == usable_memory() <= psutil.virtual_memory().total
     assert facts.cores >= 1
     assert facts.disk_bytes > 0
@@ -155,7 +155,7 @@ def test_the_facts_are_those_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_the_gauges_stay_within_the_facts(tmp_path: Path) -> None:
-    facts, gauges = node_facts(tmp_path, ()), node_gauges(NodeId("a"), tmp_path)
+    facts, gauges = node_facts(tmp_path, "scripted"), node_gauges(NodeId("a"), tmp_path)
     assert 0 < gauges.memory_available_bytes <= facts.memory_bytes
     assert gauges.disk_free_bytes <= facts.disk_bytes
     assert 0 <= gauges.cpu_load <= 1

@@ -1,12 +1,13 @@
 """The choice: the smallest group of nodes that can take a model; of equals, the one that has most of it already."""
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
 from exo.domain import limits
 from exo.domain.ids import InstanceId
 from exo.domain.placement import explain
+from exo.domain.placement.engines import engines_for, why_not
 from exo.domain.placement.memory import NOBODY, Room, share_bytes
 from exo.domain.placement.rdma import Mesh, find_mesh
 from exo.domain.placement.request import Placement, PlacementRequest, Refused, RefusedCode, Share
@@ -26,8 +27,15 @@ def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NO
     Candidates are single nodes, and groups of nodes that measured links join in a directed ring; for vLLM, single nodes
     alone. Needed are (weights + keys and values for the context) x 1.1, for vLLM x 1.3. A node counts with its memory
     where nothing is placed, else with what is free of it. The fewest nodes win, then those with most of the model on
-    their disks, then the most free memory.
+    their disks, then the most free memory. Where no engine is asked for, it is the first that has a place for it of
+    those that nodes have; where none has, the first one's reason is told.
     """
+    ways = [replace(request, engine=engine) for engine in engines_for(state, request)]
+    answers = [_place(state, way, leaving) for way in ways]
+    return next((answer for answer in answers if isinstance(answer, Placement)), answers[0])
+
+
+def _place(state: State, request: PlacementRequest, leaving: Set[InstanceId]) -> Placement | Refused:
     found = survey(state, request, leaving)
     hopeless = impossible(found)
     if hopeless is not None:
@@ -70,6 +78,8 @@ def impossible(found: Survey) -> Refused | None:
         return Refused("no_nodes", "no node has joined the cluster", may_pass=True)
     if request.runs_in == "vllm" and (found.request.nodes_least > 1 or request.sharding == "tensor"):
         return Refused("vllm_one_node_only", "vLLM runs on one node alone: ask for one node and pipeline sharding")
+    if unreadable := why_not(request.card, request.runs_in):
+        return Refused("not_offered", unreadable)
     able = {room.node.node_id for room in found.able}
     if not able or not able.issuperset(request.node_ids):
         return Refused("no_engine", explain.no_engine(found))

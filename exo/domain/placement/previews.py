@@ -4,16 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from exo.domain.placement.choice import impossible, place_on
+from exo.domain.placement.engines import is_mlx_format
 from exo.domain.placement.request import Placement, PlacementRequest, Refused, RefusedCode
 from exo.domain.placement.survey import survey
 from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import Node, State
 
-MLX_COMMUNITY = "mlx-community/"
-"""Whose conversions are in MLX's own format."""
 SHARDINGS: tuple[Sharding, ...] = ("pipeline", "tensor")
 BACKENDS: tuple[Backend, ...] = ("ring", "jaccl")
-UNQUANTIZED = frozenset({"none", "float32", "float16", "bfloat16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +80,8 @@ def _preview(state: State, request: PlacementRequest) -> Preview:
 def _why_not_offered(state: State, request: PlacementRequest) -> Refused | None:
     """What would fit and not run."""
     card = request.card
-    if not card.model_id.startswith(MLX_COMMUNITY) or card.quantization in UNQUANTIZED:
+    if not is_mlx_format(card) or request.runs_in == "vllm":
         return None
-    if request.runs_in == "vllm":
-        return Refused(
-            "not_offered", f"vLLM does not read MLX's {card.quantization} weights: choose an unquantized conversion"
-        )
     if card.quantization in ("4bit", "8bit") and any(_has_cuda(node) for node in state.nodes.values()):
         return Refused(
             "not_offered", f"MLX has no matrix product of {card.quantization} weights on CUDA, which this cluster has"

@@ -32,7 +32,7 @@ class PlacementRequest:
     context: int | None = None
     slots: int | None = None
     engine: EngineName | None = None
-    """None: MLX."""
+    """None: the best that nodes have; MLX where none has any."""
     sharding: Sharding = "pipeline"
     """Of no matter where one node is enough."""
     backend: Backend = "ring"

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import assert_never
 
 from exo.domain.shard import EngineName
-from exo.errors import Fatal
 from exo.runner.engines.base import Engine
 from exo.runner.engines.threads import ThreadShare
 
@@ -13,8 +12,6 @@ def make_engine(name: EngineName, cache: Path, threads: ThreadShare | None = Non
     """An engine that is not loaded yet, computing with one thread unless `threads` allows more.
 
     `cache` is a folder for files that can be made again.
-
-    Raises Fatal where this version has none of that name.
     """
     match name:
         case "mlx":
@@ -26,6 +23,8 @@ def make_engine(name: EngineName, cache: Path, threads: ThreadShare | None = Non
 
             return ScriptedEngine()
         case "vllm":
-            raise Fatal("this version of exo has no vLLM engine: place the model in MLX")
+            from exo.runner.engines.vllm.engine import VllmEngine  # noqa: PLC0415  (imported only where it runs)
+
+            return VllmEngine(threads or ThreadShare())
         case _:
             assert_never(name)

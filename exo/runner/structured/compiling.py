@@ -46,7 +46,7 @@ class Constraints:
         if matcher.is_error():
             raise invalid(constraint, short(matcher.get_error()))
         progress = first_progress(self._reasoning, prompt, self._form.starts_inside)
-        guide = Guide(matcher, progress, constraint.param)
+        guide = Guide(matcher, progress, constraint.param, grammar)
         guide.prepare()
         if guide.problem:
             raise invalid(constraint, short(guide.problem))

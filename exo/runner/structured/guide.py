@@ -12,18 +12,25 @@ class Guide:
     wrong is the generation's `problem`, and from then on no token is held back.
     """
 
-    __slots__ = ("_before", "_mask", "_matcher", "_progress", "param", "problem", "taken")
+    __slots__ = ("_before", "_mask", "_matcher", "_progress", "grammar", "param", "problem", "taken")
 
-    def __init__(self, matcher: LLMatcher, progress: Progress, param: str) -> None:
+    def __init__(self, matcher: LLMatcher, progress: Progress, param: str, grammar: str) -> None:
         self._matcher = matcher
         self._progress = self._before = progress
         self._mask: bytes | None = None
         self.param = param
         """The API's parameter that asked for it."""
+        self.grammar = grammar
+        """What the matcher was made of: llguidance's grammar of the answer."""
         self.taken = 0
         """Tokens that it has gone on with."""
         self.problem = ""
         """Why the constraint cannot be held any longer; empty while it can."""
+
+    @property
+    def progress(self) -> Progress:
+        """How far the generation has come on its way to the answer."""
+        return self._progress
 
     def take(self, token: int) -> None:
         """Goes on with the token that was chosen."""

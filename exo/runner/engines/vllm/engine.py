@@ -1,0 +1,108 @@
+"""The engine on vLLM. Nothing of vLLM is imported before `load`: it takes seconds, and reads its environment then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from exo.domain.embedding import EmbeddingParams
+from exo.domain.ids import TaskId
+from exo.domain.sampling import SamplingParams
+from exo.domain.shard import Shard
+from exo.errors import Fatal, Rejected
+from exo.models.integrity import check_folder
+from exo.runner.engines.admission import check_biases
+from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
+from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
+from exo.runner.engines.threads import ThreadShare
+from exo.runner.engines.vllm.environment import prepare_environment
+from exo.runner.structured.guide import Guide
+from exo.runner.structured.whole import whole_grammar
+from exo.runner.tokenizer import HuggingFaceTokenizer
+
+if TYPE_CHECKING:
+    from exo.runner.engines.vllm.loaded import Loaded
+
+
+class VllmEngine:
+    """A whole model on the GPUs of this machine, or on its CPU."""
+
+    def __init__(self, threads: ThreadShare) -> None:
+        """On a CPU it computes with as many threads as `threads` allows when it loads."""
+        self._threads = threads
+        self._loaded: Loaded | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's own."""
+        return self._model.tokenizer
+
+    @property
+    def in_flight(self) -> int:
+        """Requests submitted and not over."""
+        return self._loaded.in_flight if self._loaded is not None else 0
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """By torch's allocator on a GPU, by the system on the CPU."""
+        return self._loaded.peak_memory_bytes if self._loaded is not None else 0
+
+    @property
+    def ranks(self) -> Ranks:
+        """vLLM divides a model over the GPUs of one machine by itself."""
+        return SOLO
+
+    @property
+    def _model(self) -> Loaded:
+        if self._loaded is None:
+            raise Fatal("the engine holds no model")
+        return self._loaded
+
+    def listen(self, host: str) -> int:
+        """A port that nobody will listen at."""
+        return free_port(host)
+
+    def join(self, peers: Peers) -> None:
+        """Raises Fatal: there is nobody to meet."""
+        raise Fatal("a model on vLLM is not divided over several nodes: place it on one, or on MLX")
+
+    def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
+        """Has vLLM read the weights."""
+        check_folder(folder)
+        tokenizer = HuggingFaceTokenizer(folder)
+        prepare_environment(self._threads.most)
+        from exo.runner.engines.vllm.loaded import Loaded  # noqa: PLC0415  (imports vLLM)
+
+        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress)
+
+    def submit(
+        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+    ) -> None:
+        """Queues a request. Raises Rejected as the protocol says, and for a parameter that vLLM does not have."""
+        check_biases(params, self._model.tokenizer.vocabulary_size)
+        grammar = None if guide is None else whole_grammar(guide)
+        self._model.submit(task_id, prompt, params, grammar)
+
+    def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
+        """Raises Rejected: vLLM loads a model for writing or for vectors, and this is for writing."""
+        reason = "this model is loaded on vLLM, which makes no vectors beside texts: place it on MLX"
+        raise Rejected(reason, code="embeddings_not_supported", param="model")
+
+    def step(self) -> list[EngineOutput]:
+        """One step of vLLM's scheduler: tokens for those that decode, and as much prefill as fits beside them."""
+        return self._model.step()
+
+    def cancel(self, task_ids: Iterable[TaskId]) -> None:
+        """Drops these requests at once."""
+        if self._loaded is not None:
+            self._loaded.cancel(task_ids)
+
+    def rest(self) -> None:
+        """It holds what it was given."""
+
+    def close(self) -> None:
+        """Gives back the model's memory."""
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None

@@ -1,0 +1,17 @@
+"""What vLLM and torch read from the environment of their process, once, while they are imported."""
+
+import os
+
+SETTINGS = {
+    "HF_HUB_OFFLINE": "1",  # models come from this node's store
+    "VLLM_CONFIGURE_LOGGING": "0",  # it logs as this process does
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # runners share the cores of a machine
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's loop is the runner's
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+
+def prepare_environment(threads: int) -> None:
+    """Before vLLM is imported: on a CPU it computes with so many threads from then on. What the user has set stays."""
+    for name, value in {**SETTINGS, "OMP_NUM_THREADS": str(threads)}.items():
+        os.environ.setdefault(name, value)

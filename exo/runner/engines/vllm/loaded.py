@@ -1,0 +1,146 @@
+"""A model in vLLM, with the requests that it works on. Made by, and belonging to, one thread."""
+
+import gc
+import resource
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from vllm import EngineArgs, LLMEngine, RequestOutput
+from vllm.config import StructuredOutputsConfig
+from vllm.exceptions import VLLMClientError
+from vllm.inputs.engine import tokens_input
+
+from exo.domain.ids import TaskId
+from exo.domain.limits import SLOTS
+from exo.domain.model_card import ModelCard
+from exo.domain.sampling import SamplingParams
+from exo.errors import Fatal, Rejected, one_line
+from exo.runner.engines.admission import completion_limit, context_limit, limit_asked_for
+from exo.runner.engines.base import EngineOutput, Progress
+from exo.runner.engines.vllm.cache_size import BLOCK, cache_size
+from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
+from exo.runner.engines.vllm.outputs import outputs_of
+from exo.runner.engines.vllm.sampling import vllm_params
+from exo.runner.tokenizer import HuggingFaceTokenizer
+
+KILOBYTE = 1024
+
+
+@dataclass(slots=True)
+class _Run:
+    """A request in flight."""
+
+    logprobs: int | None
+    begun: bool = False
+    """Whether something of it was told."""
+
+
+class Loaded:
+    """Everything that one model computes."""
+
+    def __init__(self, card: ModelCard, tokenizer: HuggingFaceTokenizer, folder: Path, on_progress: Progress) -> None:
+        """Raises Fatal where vLLM cannot load it."""
+        self.card = card
+        self.tokenizer = tokenizer
+        self._runs: dict[TaskId, _Run] = {}
+        self._engine = _engine(card, folder, on_progress)
+        config = self._engine.vllm_config
+        self._room = (config.cache_config.num_gpu_blocks or 0) * config.cache_config.block_size
+
+    @property
+    def in_flight(self) -> int:
+        """Requests submitted and not over."""
+        return len(self._runs)
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """Of torch's allocator, or of the process where the CPU computes."""
+        if torch.cuda.is_available():
+            return int(torch.cuda.max_memory_allocated())
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE
+
+    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, grammar: str | None) -> None:
+        """Queues a request, held to `grammar` where there is one. Raises Rejected."""
+        if task_id in self._runs:
+            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+        context = context_limit(params, self.card.context)
+        asked = limit_asked_for(params, len(prompt), context)
+        most = completion_limit(len(prompt), asked, context)
+        self._check_room(len(prompt), asked)
+        given = vllm_params(params, min(most, self._room - len(prompt)), self.tokenizer.end_tokens, grammar)
+        try:
+            self._engine.add_request(task_id, tokens_input(list(prompt)), given)
+        except (VLLMClientError, ValueError, TypeError, OverflowError) as error:
+            raise Rejected(f"vLLM refuses the request: {one_line(error)}") from error
+        self._runs[task_id] = _Run(params.logprobs)
+
+    def step(self) -> list[EngineOutput]:
+        """What one step gave. Empty while a grammar is being made ready."""
+        given = [one for one in self._engine.step() if isinstance(one, RequestOutput)]  # no vectors were asked for
+        return [output for one in given for output in self._outputs(one)]
+
+    def cancel(self, task_ids: Iterable[TaskId]) -> None:
+        """Drops these requests at once."""
+        dropped: list[str] = [task_id for task_id in task_ids if self._runs.pop(task_id, None) is not None]
+        self._engine.abort_request(dropped)
+
+    def close(self) -> None:
+        """Gives the memory back."""
+        self._engine.engine_core.shutdown()
+        del self._engine
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+    def _check_room(self, prompt_tokens: int, max_tokens: int | None) -> None:
+        asked = prompt_tokens + (max_tokens or 1)
+        if asked > self._room:
+            raise Rejected(
+                f"the request needs {asked} tokens of keys and values ({prompt_tokens} in the prompt, "
+                f"{max_tokens or 1} for the completion), but this machine's memory holds {self._room}; ask for fewer",
+                code="context_length_exceeded",
+                param="messages",
+            )
+
+    def _outputs(self, given: RequestOutput) -> list[EngineOutput]:
+        task_id = TaskId(given.request_id)
+        run = self._runs.get(task_id)
+        if run is None:
+            return []
+        outputs = outputs_of(given, not run.begun, run.logprobs, self.tokenizer.token_bytes)
+        run.begun = True
+        if given.finished:
+            del self._runs[task_id]
+        return outputs
+
+
+def _engine(card: ModelCard, folder: Path, on_progress: Progress) -> LLMEngine:
+    size = cache_size(card)
+    try:
+        with told(card.layers, on_progress) as file:
+            arguments = EngineArgs(
+                model=str(folder),
+                dtype="float32" if card.quantization == "float32" else "auto",
+                max_model_len=min(card.context, size.tokens),
+                max_num_seqs=SLOTS,
+                kv_cache_memory_bytes=size.bytes,
+                block_size=BLOCK,
+                enable_prefix_caching=True,
+                load_format=FORMAT,
+                model_loader_extra_config={TOLD_FILE: str(file)},
+                structured_outputs_config=StructuredOutputsConfig(backend="guidance"),
+                disable_log_stats=True,
+                enforce_eager=not torch.cuda.is_available(),  # on a CPU vLLM would compile for a minute, by a compiler
+                tensor_parallel_size=_gpus(card),
+            )
+            return LLMEngine.from_engine_args(arguments)
+    except Exception as error:  # of any kind: it computes with what the files say
+        raise Fatal(f"vLLM cannot load {card.model_id}: {one_line(error)}") from error
+
+
+def _gpus(card: ModelCard) -> int:
+    """As many GPUs as there are and can share the model's heads; 1 on a CPU."""
+    counts = range(torch.cuda.device_count(), 1, -1)
+    return next((count for count in counts if card.heads % count == 0 and card.kv_heads % count == 0), 1)
