@@ -26,7 +26,7 @@ test: .venv/installed-mlx .venv/installed-dev
 
 # Types too: of the code that uses vLLM they can be checked only where it is installed.
 test-vllm: .venv-vllm/installed-dev
-	.venv-vllm/bin/pyright -p exo/runner/engines/vllm --pythonpath .venv-vllm/bin/python
+	.venv-vllm/bin/pyright -p exo/runner/engines/vllm
 	.venv-vllm/bin/python -m pytest --timeout 300 $(or $(TESTS),tests/integration/test_engine_vllm.py tests/cluster/test_vllm_node.py)
 
 lint: .venv/installed-dev

@@ -23,7 +23,7 @@ LATER_FACTS = (
 """Fields that version 2 has besides."""
 CARD = (
     '{"model_id":"a/b","family":"llama","layers":1,"hidden_size":1,"heads":1,"kv_heads":1,"head_dim":1,'
-    '"weight_bytes":1,"context":1,"quantization":"4bit","supports_tensor":false,"license":"",'
+    '"weight_bytes":1,"context":1,"quantization":"4bit","supports_tensor":false,"license":"","abilities":[],'
     '"sources":[{"type":"folder","path":"/m"},{"type":"hub","repository":"a/b","revision":"main"},'
     '{"type":"wheel","package":"p","version":"1","file":"f","sha256":"0","bytes":1}]}'
 )
@@ -75,7 +75,7 @@ FIELDS = {
     "RunnerReady": '"runner_id":"r","tokens_per_second":1.5',
     "RunnerFailed": '"runner_id":"r","reason":"r","retry_at":1.5',
     "RunnerStopped": '"runner_id":"r"',
-    "GenerationQueued": f'{QUEUED},"key":"k","client":"c","reply_to":"a","prompt":null,"gives":"vectors"',
+    "GenerationQueued": f'{QUEUED},"key":"k","client":"c","reply_to":"a","prompt":null,"gives":"vectors","needs_reader":false',
     "GenerationDispatched": '"task_id":"t","instance_id":"i"',
     "CancellationRequested": '"task_id":"t","reason":"r"',
     "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
