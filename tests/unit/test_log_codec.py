@@ -75,7 +75,8 @@ FIELDS = {
     "RunnerReady": '"runner_id":"r","tokens_per_second":1.5',
     "RunnerFailed": '"runner_id":"r","reason":"r","retry_at":1.5',
     "RunnerStopped": '"runner_id":"r"',
-    "GenerationQueued": f'{QUEUED},"key":"k","client":"c","reply_to":"a","prompt":null,"gives":"vectors","needs_reader":false',
+    "GenerationQueued": f'{QUEUED},"key":"k","client":"c","reply_to":"a","prompt":null,"gives":"vectors",'
+    '"needs_reader":false',
     "GenerationDispatched": '"task_id":"t","instance_id":"i"',
     "CancellationRequested": '"task_id":"t","reason":"r"',
     "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
