@@ -1,5 +1,6 @@
 """What vLLM and torch read from the environment of their process, once, while they are imported."""
 
+import logging
 import os
 
 SETTINGS = {
@@ -15,3 +16,5 @@ def prepare_environment(threads: int) -> None:
     """Before vLLM is imported: on a CPU it computes with so many threads from then on. What the user has set stays."""
     for name, value in {**SETTINGS, "OMP_NUM_THREADS": str(threads)}.items():
         os.environ.setdefault(name, value)
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):
+        logging.getLogger("vllm").setLevel(logging.ERROR)  # its warnings are of what is set here and by the engine
