@@ -9,7 +9,7 @@ import pytest
 from exo.domain.messages.events import GenerationFinished, GenerationQueued
 from tests.cluster.chats import Chat
 from tests.cluster.history import logged_of
-from tests.stack import PROCESSES, Stack
+from tests.stack import PROCESSES, Stack, wait_until
 
 ASKED, ANSWERED = "xylophonist", "quixotically"
 ANSWER_BYTES = [list(ANSWERED.encode()), list(b" done")]
@@ -52,4 +52,7 @@ def open_book(tmp_path: Path) -> Iterator[Stack]:
 def test_with_log_prompts_both_are_there(open_book: Stack) -> None:
     ask(open_book)
     assert any(ASKED in (event.prompt or "") for event in logged_of(open_book, GenerationQueued))
-    assert any(ANSWERED in (event.output or "") for event in logged_of(open_book, GenerationFinished))
+    wait_until(  # an answer is there before its end is logged
+        lambda: any(ANSWERED in (event.output or "") for event in logged_of(open_book, GenerationFinished)),
+        "the answer in the log",
+    )
