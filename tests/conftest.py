@@ -1,6 +1,7 @@
 """For every test: how hypothesis runs, a fast BLAS for MLX, models that are made once, and whole nodes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -53,13 +54,14 @@ def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def real_stack(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A node that serves the embedded model on MLX, one for all tests of a module."""
-    node = Stack(
-        tmp_path_factory.mktemp("node") / "home",
-        engine="mlx",
-        default_model=EMBEDDED,
-        model_folders=str(embedded_model.parent),
-        offline="1",
-    )
+    with real_node("mlx", embedded_model, tmp_path_factory.mktemp("node") / "home") as node:
+        yield node
+
+
+@contextmanager
+def real_node(engine: str, embedded_model: Path, home: Path) -> Generator[Stack]:
+    """A node that serves the embedded model on an engine."""
+    node = Stack(home, engine=engine, default_model=EMBEDDED, model_folders=str(embedded_model.parent), offline="1")
     try:
         yield node.start_ready()
     finally:

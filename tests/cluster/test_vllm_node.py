@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from exo.models.catalog import EMBEDDED
-from tests.conftest import needs_vllm
+from tests.conftest import needs_vllm, real_node
 from tests.stack import Stack, wait_until
 
 pytestmark = [needs_vllm, pytest.mark.slow]
@@ -15,17 +15,8 @@ pytestmark = [needs_vllm, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def node(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    stack = Stack(
-        tmp_path_factory.mktemp("node") / "home",
-        engine="vllm",
-        default_model=EMBEDDED,
-        model_folders=str(embedded_model.parent),
-        offline="1",
-    )
-    try:
-        yield stack.start_ready()
-    finally:
-        stack.stop()
+    with real_node("vllm", embedded_model, tmp_path_factory.mktemp("node") / "home") as stack:
+        yield stack
 
 
 def asked(node: Stack, **fields: object) -> httpx.Response:

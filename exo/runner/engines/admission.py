@@ -40,6 +40,18 @@ def completion_limit(prompt_tokens: int, max_tokens: int | None, context: int) -
     return max_tokens or context - prompt_tokens
 
 
+def check_fitting(prompt_tokens: int, max_tokens: int | None, fitting: int) -> None:
+    """Raises Rejected where a request needs more tokens of keys and values than memory holds of it alone."""
+    asked = prompt_tokens + (max_tokens or 1)
+    if asked > fitting:
+        raise Rejected(
+            f"the request needs {asked} tokens of keys and values ({prompt_tokens} in the prompt, "
+            f"{max_tokens or 1} for the completion), but this machine's memory holds {fitting}; ask for fewer",
+            code="context_length_exceeded",
+            param="messages",
+        )
+
+
 def reserved_tokens(prompt_tokens: int, max_tokens: int | None, limit: int) -> int:
     """Tokens whose keys and values a request is taken to need, prompt included."""
     return prompt_tokens + (limit if max_tokens is not None else min(limit, UNLIMITED_RESERVE))

@@ -1,11 +1,11 @@
 """What is told of how likely the model found its tokens."""
 
-from collections.abc import Callable
 from typing import cast
 
 import mlx.core as mx
 
-from exo.domain.logprobs import LEAST_LOGPROB, TokenLogprob, TokenLogprobs
+from exo.domain.logprobs import TokenLogprobs
+from exo.runner.engines.logprobs import BytesOf, told_logprobs
 
 
 def rank(logits: mx.array, token: int, count: int) -> tuple[float, list[tuple[int, float]]]:
@@ -51,7 +51,7 @@ class Teller:
 
     __slots__ = ("_bytes_of", "_count", "_stream", "model_logits")
 
-    def __init__(self, count: int, bytes_of: Callable[[int], bytes], stream: mx.Stream, is_changed: bool) -> None:
+    def __init__(self, count: int, bytes_of: BytesOf, stream: mx.Stream, is_changed: bool) -> None:
         """`count` of the likeliest tokens each. `stream` is one on which the next step does not run already.
         `is_changed`: something changes the logits, so that the model's own have to be kept."""
         self._count = count
@@ -65,16 +65,4 @@ class Teller:
         kept = self.model_logits.of_last_token() if self.model_logits is not None else None
         with mx.stream(self._stream):
             chosen, top = rank(logprobs if kept is None else kept, token, self._count)
-        told = self._told(token, chosen)
-        return TokenLogprobs(
-            token=told.token,
-            bytes=told.bytes,
-            logprob=told.logprob,
-            top_logprobs=tuple(self._told(one, logprob) for one, logprob in top),
-        )
-
-    def _told(self, token: int, logprob: float) -> TokenLogprob:
-        raw = self._bytes_of(token)
-        # Rounding may leave a little more than 0. What is no number is as good as impossible.
-        finite = min(0.0, logprob) if logprob >= LEAST_LOGPROB else LEAST_LOGPROB
-        return TokenLogprob(token=raw.decode(errors="replace"), bytes=tuple(raw), logprob=finite)
+        return told_logprobs(token, chosen, top, self._bytes_of)

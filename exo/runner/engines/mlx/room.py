@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from exo.errors import Rejected
-from exo.runner.engines.admission import completion_limit, reserved_tokens
+from exo.runner.engines.admission import check_fitting, completion_limit, reserved_tokens
 from exo.runner.engines.mlx.cache_bytes import CacheBytes
 from exo.runner.engines.ranks import Ranks
 
@@ -28,14 +27,7 @@ class Room:
         """
         most = completion_limit(prompt_tokens, max_tokens, context)
         fitting = self.fitting(context, held)
-        asked = prompt_tokens + (max_tokens or 1)
-        if asked > fitting:
-            raise Rejected(
-                f"the request needs {asked} tokens of keys and values ({prompt_tokens} in the prompt, "
-                f"{max_tokens or 1} for the completion), but this machine's memory holds {fitting}; ask for fewer",
-                code="context_length_exceeded",
-                param="messages",
-            )
+        check_fitting(prompt_tokens, max_tokens, fitting)
         return most, min(fitting, reserved_tokens(prompt_tokens, max_tokens, most))
 
     def fitting(self, most: int, held: int) -> int:

@@ -17,7 +17,7 @@ from exo.domain.limits import SLOTS
 from exo.domain.model_card import ModelCard
 from exo.domain.sampling import SamplingParams
 from exo.errors import Fatal, Rejected, one_line
-from exo.runner.engines.admission import completion_limit, context_limit, limit_asked_for
+from exo.runner.engines.admission import check_fitting, completion_limit, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, Progress
 from exo.runner.engines.vllm.cache_size import BLOCK, cache_size
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
@@ -68,7 +68,7 @@ class Loaded:
         context = context_limit(params, self.card.context)
         asked = limit_asked_for(params, len(prompt), context)
         most = completion_limit(len(prompt), asked, context)
-        self._check_room(len(prompt), asked)
+        check_fitting(len(prompt), asked, self._room)
         given = vllm_params(params, min(most, self._room - len(prompt)), self.tokenizer.end_tokens, grammar)
         try:
             self._engine.add_request(task_id, tokens_input(list(prompt)), given)
@@ -93,16 +93,6 @@ class Loaded:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-    def _check_room(self, prompt_tokens: int, max_tokens: int | None) -> None:
-        asked = prompt_tokens + (max_tokens or 1)
-        if asked > self._room:
-            raise Rejected(
-                f"the request needs {asked} tokens of keys and values ({prompt_tokens} in the prompt, "
-                f"{max_tokens or 1} for the completion), but this machine's memory holds {self._room}; ask for fewer",
-                code="context_length_exceeded",
-                param="messages",
-            )
 
     def _outputs(self, given: RequestOutput) -> list[EngineOutput]:
         task_id = TaskId(given.request_id)

@@ -1,17 +1,16 @@
 """What vLLM gives, as the runner takes it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from vllm import CompletionOutput, RequestOutput
 from vllm.logprobs import Logprob
 
 from exo.domain.ids import TaskId
-from exo.domain.logprobs import LEAST_LOGPROB, TokenLogprob, TokenLogprobs
+from exo.domain.logprobs import TokenLogprobs
 from exo.domain.sampling import FinishReason
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
-
-BytesOf = Callable[[int], bytes]
+from exo.runner.engines.logprobs import BytesOf, told_logprobs
 
 REASONS: Mapping[str | None, FinishReason | None] = {None: None, "stop": "stop", "length": "length"}
 """Of vLLM, as ours. Others are failures."""
@@ -49,17 +48,5 @@ def _failed(task_id: TaskId, completion: CompletionOutput) -> FailedOutput:
 
 def _logprobs(token: int, given: Mapping[int, Logprob], count: int, bytes_of: BytesOf) -> TokenLogprobs:
     """vLLM gives the likeliest and, where it is not among them, the chosen one."""
-    chosen = _told(token, given[token].logprob, bytes_of)
     ranked = sorted(given.items(), key=lambda pair: (-pair[1].logprob, pair[0]))[:count]
-    return TokenLogprobs(
-        token=chosen.token,
-        bytes=chosen.bytes,
-        logprob=chosen.logprob,
-        top_logprobs=tuple(_told(one, told.logprob, bytes_of) for one, told in ranked),
-    )
-
-
-def _told(token: int, logprob: float, bytes_of: BytesOf) -> TokenLogprob:
-    raw = bytes_of(token)
-    finite = min(0.0, logprob) if logprob >= LEAST_LOGPROB else LEAST_LOGPROB
-    return TokenLogprob(token=raw.decode(errors="replace"), bytes=tuple(raw), logprob=finite)
+    return told_logprobs(token, given[token].logprob, [(one, told.logprob) for one, told in ranked], bytes_of)
