@@ -24,10 +24,11 @@ join: $(VENV)/installed-$(ENGINE)
 test: .venv/installed-mlx .venv/installed-dev
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(TESTS)
 
-# Types too: of the code that uses vLLM they can be checked only where it is installed.
+# The tests with vllm in their file's name. Types too: of the code that uses vLLM they can be checked only where it is
+# installed.
 test-vllm: .venv-vllm/installed-dev
 	.venv-vllm/bin/pyright -p exo/runner/engines/vllm
-	.venv-vllm/bin/python -m pytest --timeout 300 $(or $(TESTS),tests/integration/test_engine_vllm.py tests/cluster/test_vllm_node.py)
+	.venv-vllm/bin/python -m pytest --timeout 300 $(or $(TESTS),$(sort $(wildcard tests/*/test_*vllm*.py)))
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
