@@ -11,6 +11,7 @@ from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.runner.engines.base import Engine, EngineOutput
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.step_border import StepBorder
 from exo.runner.structured.guide import Guide
 
@@ -86,11 +87,24 @@ class EngineThread:
         self._calls.put(run)
         return await result
 
+    async def held(self, prompt: Sequence[int]) -> int:
+        """How many of a prompt's first tokens the engine need not compute. It answers between two steps."""
+        return await self.call(lambda engine: engine.held(prompt))
+
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        guide: Guide | None = None,
+        state: PromptState | None = None,
     ) -> None:
         """Hand a request over at the next step. Where the engine refuses it, a FailedOutput says why."""
-        self._calls.put(lambda: self._border.tell(task_id, prompt, params, guide))
+        self._calls.put(lambda: self._border.tell(task_id, prompt, params, guide, state))
+
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """As `submit`, of a prompt whose state alone is wanted. `sink` is called in the engine's thread."""
+        self._calls.put(lambda: self._border.tell_prefill(task_id, prompt, sink))
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """As `submit`, of texts that are to become vectors."""

@@ -24,8 +24,9 @@ from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.errors import Rejected, Retryable
-from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, TokenOutput, VectorOutput
+from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, TokenOutput
 from exo.runner.engines.ranks import Answer
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.structured.guide import Guide
 
 DIGEST_MASK = (1 << 62) - 1
@@ -69,9 +70,20 @@ class StepBorder:
         """Whether there is nothing to do until somebody tells this rank something."""
         return not self._waiting and not self._engine.in_flight
 
-    def tell(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None) -> None:
+    def tell(
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        guide: Guide | None = None,
+        state: PromptState | None = None,
+    ) -> None:
         """A request that is to be begun when all ranks have been told it."""
-        self._waiting.append(_Told(task_id, lambda: self._engine.submit(task_id, prompt, params, guide)))
+        self._waiting.append(_Told(task_id, lambda: self._engine.submit(task_id, prompt, params, guide, state)))
+
+    def tell_prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """As `tell`, of a prompt whose state alone is wanted."""
+        self._waiting.append(_Told(task_id, lambda: self._engine.prefill(task_id, prompt, sink)))
 
     def tell_texts(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """As `tell`, of texts that are to become vectors."""
@@ -106,7 +118,7 @@ class StepBorder:
                 self._digest = (self._digest * DIGEST_FACTOR + output.token + 1) & DIGEST_MASK
                 if output.finish_reason is not None:
                     self._forget(output.task_id)
-            elif isinstance(output, FailedOutput) or (isinstance(output, VectorOutput) and output.is_last):
+            elif isinstance(output, FailedOutput) or output.is_last:
                 self._forget(output.task_id)
         if not self._engine.in_flight:
             self._question = None

@@ -13,6 +13,8 @@ from exo.errors import Fatal, Rejected
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.scripted import CRASH_EXIT_CODE, ScriptedEngine
+from exo.runner.kv.assembling import assembled
+from exo.runner.kv.form import Piece, PromptState
 from tests import builders
 from tests.pipelines import pipeline_of
 from tests.pipelines import text_of as answer_text
@@ -207,3 +209,39 @@ def test_the_last_user_message_is_the_prompt() -> None:
     assert bytes(tokenizer.encode_chat(messages)) == b"second"
     with pytest.raises(Rejected):
         tokenizer.encode_chat(messages[2:])
+
+
+def test_a_state_that_was_handed_out_counts_as_cached(engine: ScriptedEngine) -> None:
+    prompt = engine.tokenizer.encode_chat([{"role": "user", "content": json.dumps({"tokens": ["a"]})}])
+    state = handed_out(engine, prompt)
+    assert engine.exchanges == ""
+    engine.submit(A, prompt, SamplingParams(), state=state)
+    outputs = drain(engine)
+    assert outputs[0] == PrefillOutput(A, len(prompt), len(prompt), cached=len(prompt) - 1)
+    assert outputs[1] == TokenOutput(A, engine.tokenizer.token("a"))
+
+
+def test_the_state_of_another_prompt_is_left(engine: ScriptedEngine, caplog: pytest.LogCaptureFixture) -> None:
+    one, other = (engine.tokenizer.encode_chat([{"role": "user", "content": text}]) for text in ("one", "two"))
+    engine.submit(A, other, SamplingParams(), state=handed_out(engine, one))
+    assert drain(engine)[0] == PrefillOutput(A, len(other), len(other), cached=0)
+    assert "layer 0 of the state is of another prompt" in caplog.text
+
+
+def test_a_prefill_is_handed_out_layer_by_layer_and_may_fail_on_the_way(engine: ScriptedEngine) -> None:
+    script = {"tokens": [], "fault": {"kind": "error", "after": 2}}
+    prompt = engine.tokenizer.encode_chat([{"role": "user", "content": json.dumps(script)}])
+    pieces: list[Piece] = []
+    engine.prefill(A, prompt, pieces.append)
+    outputs = drain(engine)
+    assert [piece.layer for piece in pieces] == [0, 1]
+    assert isinstance(outputs[-1], FailedOutput)
+    assert not any(isinstance(output, PrefillOutput) and output.is_last for output in outputs)
+
+
+def handed_out(engine: ScriptedEngine, prompt: list[int]) -> PromptState:
+    """The state of a prompt, of all its tokens but the last."""
+    pieces: list[Piece] = []
+    engine.prefill(A, prompt, pieces.append)
+    drain(engine)
+    return assembled(pieces, len(prompt) - 1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,10 @@ from exo.errors import Rejected, Retryable
 from exo.runner.engines.base import EngineOutput, FailedOutput, TokenOutput
 from exo.runner.engines.ranks import SOLO, Ranks
 from exo.runner.engines.scripted import ScriptedEngine
+from exo.runner.kv.form import Piece, PromptState
 from exo.runner.step_border import StepBorder
 from exo.runner.structured.guide import Guide
+from tests import builders
 from tests.ranks_as_threads import Together
 
 SLOTS = 4
@@ -41,7 +44,12 @@ class CountingEngine(ScriptedEngine):
         return len(self.running)
 
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        guide: Guide | None = None,
+        state: PromptState | None = None,
     ) -> None:
         if not prompt:
             raise Rejected("the prompt is empty", code="empty_prompt")
@@ -107,6 +115,22 @@ def test_no_more_run_than_there_are_slots() -> None:
     border.note(engine.step())
     border.cross()
     assert list(engine.running) == [name(1), name(2)]
+
+
+def test_a_prompt_whose_state_is_wanted_alone_holds_a_slot_until_all_of_it_is_handed_out() -> None:
+    engine = ScriptedEngine()
+    engine.load(builders.whole(builders.card(layers=2)), Path(), lambda done, total: None)
+    border = StepBorder(engine, 1)
+    pieces: list[Piece] = []
+    border.tell_prefill(name(0), list(b"one"), pieces.append)
+    border.tell(name(1), list(b"two"), params())
+    outputs: list[EngineOutput] = []
+    while not any(output.task_id == name(1) for output in outputs):
+        border.cross()
+        outputs = engine.step()
+        border.note(outputs)
+        assert engine.in_flight <= 1
+    assert [piece.layer for piece in pieces] == [0, 1]
 
 
 def test_a_request_that_was_ended_before_it_began_never_begins() -> None:

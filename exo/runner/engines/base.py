@@ -16,6 +16,7 @@ from exo.domain.sampling import FinishReason, SamplingParams
 from exo.domain.shard import Shard
 from exo.models.output_format import OutputFormat
 from exo.runner.engines.ranks import Peers, Ranks
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.harmony.vocabulary import OpenParser
 from exo.runner.structured.guide import Guide
@@ -46,6 +47,8 @@ class PrefillOutput:
     total: int
     cached: int = 0
     """Of `done`, those that did not have to be computed: another request had begun with them."""
+    is_last: bool = False
+    """Of a request for its state alone: all of it is handed out, and the request is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +191,43 @@ class Engine(Protocol):
         """Holds the shard's weights, read from `folder`, when it returns. Raises Fatal where it cannot."""
         ...
 
+    @property
+    def exchanges(self) -> str:
+        """Empty where states of the loaded model can be handed out and taken in; else the reason why not."""
+        ...
+
+    def held(self, prompt: Sequence[int]) -> int:
+        """How many of a prompt's first tokens need not be computed: their state is here."""
+        ...
+
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        guide: Guide | None = None,
+        state: PromptState | None = None,
     ) -> None:
         """Queues a request, held to `guide` where there is one; its first output comes from a later `step`.
+
+        `state`: of the prompt's first tokens, from elsewhere. They count as cached. One that does not fit the model, or
+        that memory does not hold, is left with a line in the log: the whole prompt is computed.
 
         Raises Rejected: `empty_prompt`; `context_length_exceeded` where the prompt and `max_tokens` (or one token)
         are longer than the card's context, than the request's own, or than what memory could hold of it alone;
         `duplicate_task` where the task is in flight. A request that fits only when others have ended waits, and fails
         in the end.
+        """
+        ...
+
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """Queues a prompt whose state is wanted alone: of all tokens but the last, which who decodes begins with.
+
+        `sink` gets it layer by layer while later layers are computed, then slice by slice, during `step`; what other
+        requests began with too is handed out without being computed. Outputs are PrefillOutput, the last one with
+        `is_last`, or a FailedOutput.
+
+        Raises Rejected as `submit` does, and `exchange_not_supported` with the reason where `exchanges` has one.
         """
         ...
 

@@ -18,7 +18,7 @@ WORD = re.compile(r"\s*\S+|\s+$")
 
 
 class Fault(Frozen):
-    """Goes wrong instead of emitting the token after `after` ones."""
+    """Goes wrong in place of the token after `after` ones, or of the layer, where a state is handed out."""
 
     kind: FaultKind
     after: NonNegativeInt = 0

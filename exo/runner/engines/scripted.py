@@ -3,6 +3,7 @@
 It looks to the runner like any other: prompts are tokens, several requests run side by side, faults come from `step`.
 """
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -15,16 +16,20 @@ from exo.domain.ids import TaskId
 from exo.domain.model_card import ModelCard
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
-from exo.errors import Fatal, Rejected
+from exo.errors import Fatal, Rejected, Retryable
 from exo.models.vector_form import VectorForm
 from exo.runner.engines.admission import completion_limit, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput, VectorOutput
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.script import Fault, Script, parse_script
+from exo.runner.engines.scripted_states import StateRun, check_state
 from exo.runner.engines.scripted_tokenizer import END_TOKEN, ScriptedTokenizer
 from exo.runner.engines.scripted_vectors import TextsRun
 from exo.runner.engines.vectors import within_context
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.structured.guide import Guide
+
+logger = logging.getLogger(__name__)
 
 CRASH_EXIT_CODE = 70
 """`EX_SOFTWARE` of sysexits.h."""
@@ -45,6 +50,8 @@ class _Run:
     limit: int
     due: float
     """When the next output comes, on the clock `time.monotonic`."""
+    cached: int = 0
+    """Of the prompt's tokens, those whose state came from elsewhere."""
     prefilled: bool = False
     emitted: int = 0
 
@@ -54,7 +61,7 @@ class ScriptedEngine:
 
     def __init__(self) -> None:
         self._tokenizer = ScriptedTokenizer()
-        self._runs: dict[TaskId, _Run | TextsRun] = {}
+        self._runs: dict[TaskId, _Run | TextsRun | StateRun] = {}
         self._shard: Shard | None = None
 
     @property
@@ -86,26 +93,52 @@ class ScriptedEngine:
 
     def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
         """Reports its layers one by one; `folder` may be empty or missing."""
-        layers = shard.end_layer - shard.start_layer
-        for done in range(layers + 1):
-            on_progress(done, layers)
         self._shard = shard
+        for done in range(self._layers + 1):
+            on_progress(done, self._layers)
+
+    @property
+    def exchanges(self) -> str:
+        """It does."""
+        return ""
+
+    def held(self, prompt: Sequence[int]) -> int:
+        """It keeps nothing."""
+        return 0
 
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        guide: Guide | None = None,
+        state: PromptState | None = None,
     ) -> None:
-        """Queues a request; the script alone says what comes. Raises Rejected, `invalid_script` too."""
+        """Queues a request; the script alone says what comes. Raises Rejected, `invalid_script` too.
+
+        With a `state` of its prompt there is no prefill to wait for.
+        """
         context = context_limit(params, self._card_for(task_id).context)
         limit = completion_limit(len(prompt), limit_asked_for(params, len(prompt), context), context)
         script = parse_script(self._tokenizer.text(prompt))
+        cached = 0 if state is None else self._taken_in(state, prompt)
         self._runs[task_id] = _Run(
             task_id=task_id,
             prompt_tokens=len(prompt),
             script=script,
             tokens=[self._tokenizer.token(piece) for piece in script.tokens],
             limit=limit,
-            due=time.monotonic() + script.prefill,
+            due=time.monotonic() + (0 if cached else script.prefill),
+            cached=cached,
         )
+
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """Queues a prompt whose state is handed out when the script's prefill is over, at its pace a layer."""
+        context = self._card_for(task_id).context
+        completion_limit(len(prompt), 1, context)
+        script = parse_script(self._tokenizer.text(prompt))
+        due = time.monotonic() + script.prefill + script.pace
+        self._runs[task_id] = StateRun(task_id, prompt, script, self._layers, sink, due)
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """Queues texts, each of which may be a script that says when its vector comes, or what goes wrong."""
@@ -153,8 +186,27 @@ class ScriptedEngine:
             raise Rejected(f"task {task_id} is running already", code="duplicate_task")
         return self._shard.card
 
-    def _outputs(self, run: _Run | TextsRun) -> list[EngineOutput]:
-        return [self._output(run)] if isinstance(run, _Run) else _next_vector(run)
+    @property
+    def _layers(self) -> int:
+        return 0 if self._shard is None else self._shard.end_layer - self._shard.start_layer
+
+    def _taken_in(self, state: PromptState, prompt: Sequence[int]) -> int:
+        """How many tokens it covers; 0 where it is not one of this prompt."""
+        try:
+            check_state(state, prompt, self._layers)
+        except Retryable as error:
+            logger.warning("a state from elsewhere was left: %s", error)
+            return 0
+        return state.tokens
+
+    def _outputs(self, run: _Run | TextsRun | StateRun) -> list[EngineOutput]:
+        match run:
+            case _Run():
+                return [self._output(run)]
+            case TextsRun():
+                return _next_vector(run)
+            case StateRun():
+                return [_next_layer(run)]
 
     def _output(self, run: _Run) -> EngineOutput:
         """What is due: the prefill's end, a token, or the fault."""
@@ -162,7 +214,7 @@ class ScriptedEngine:
         run.due += run.script.pace
         if not run.prefilled:
             run.prefilled = True
-            return PrefillOutput(run.task_id, run.prompt_tokens, run.prompt_tokens)
+            return PrefillOutput(run.task_id, run.prompt_tokens, run.prompt_tokens, run.cached)
         fault = run.script.fault
         if fault is not None and run.emitted >= fault.after:
             return _fail(run.task_id, fault)
@@ -189,6 +241,15 @@ def _next_vector(run: TextsRun) -> list[EngineOutput]:
     return outputs
 
 
+def _next_layer(run: StateRun) -> EngineOutput:
+    """The layer that is due, or the fault in its place."""
+    run.due += run.script.pace
+    fault = run.script.fault
+    if fault is not None and run.given >= fault.after:
+        return _fail(run.task_id, fault)
+    return run.next_layer()
+
+
 def _is_end(output: EngineOutput) -> bool:
     """Whether a request is over with this."""
     match output:
@@ -196,10 +257,8 @@ def _is_end(output: EngineOutput) -> bool:
             return True
         case TokenOutput():
             return output.finish_reason is not None
-        case VectorOutput():
+        case VectorOutput() | PrefillOutput():
             return output.is_last
-        case PrefillOutput():
-            return False
 
 
 def _fail(task_id: TaskId, fault: Fault) -> FailedOutput:

@@ -21,12 +21,15 @@ from exo.runner.engines.mlx.slices import SlicePace
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.threads import ThreadGovernor, ThreadShare
 from exo.runner.engines.vectors import within_context
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.structured.guide import Guide
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 if TYPE_CHECKING:
     from exo.runner.engines.mlx.group import Group
     from exo.runner.engines.mlx.loaded import Loaded
+
+NO_EXCHANGE = "exo does not exchange states of prompts with MLX yet"
 
 
 class MlxEngine:
@@ -99,8 +102,22 @@ class MlxEngine:
         if self._blas == "fast":
             self._governor = ThreadGovernor(self._threads, set_blas_threads)
 
+    @property
+    def exchanges(self) -> str:
+        """The reason why it does not."""
+        return NO_EXCHANGE
+
+    def held(self, prompt: Sequence[int]) -> int:
+        """Of no prompt is the state known to be here."""
+        return 0
+
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        guide: Guide | None = None,
+        state: PromptState | None = None,
     ) -> None:
         """Queues a request. Raises Rejected as the protocol says."""
         model = self._model
@@ -108,6 +125,10 @@ class MlxEngine:
         choice = model.samplers.for_request(task_id, params, len(prompt), guide)
         context = context_limit(params, model.card.context)
         model.scheduler.submit(task_id, prompt, choice, limit_asked_for(params, len(prompt), context), context)
+
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """Raises Rejected: it hands out no states."""
+        raise Rejected(self.exchanges, code="exchange_not_supported")
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """Queues texts for vectors. Raises Rejected as the protocol says."""

@@ -17,12 +17,15 @@ from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.threads import ThreadShare
 from exo.runner.engines.vllm.environment import prepare_environment
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.whole import whole_grammar
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 if TYPE_CHECKING:
     from exo.runner.engines.vllm.loaded import Loaded
+
+NO_EXCHANGE = "exo does not exchange states of prompts with vLLM yet"
 
 
 class VllmEngine:
@@ -76,13 +79,31 @@ class VllmEngine:
 
         self._loaded = Loaded(shard.card, tokenizer, folder, on_progress)
 
+    @property
+    def exchanges(self) -> str:
+        """The reason why it does not."""
+        return NO_EXCHANGE
+
+    def held(self, prompt: Sequence[int]) -> int:
+        """Of no prompt is the state known to be here."""
+        return 0
+
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, guide: Guide | None = None
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        guide: Guide | None = None,
+        state: PromptState | None = None,
     ) -> None:
         """Queues a request. Raises Rejected as the protocol says, and for a parameter that vLLM does not have."""
         check_biases(params, self._model.tokenizer.vocabulary_size)
         grammar = None if guide is None else whole_grammar(guide)
         self._model.submit(task_id, prompt, params, grammar)
+
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """Raises Rejected: it hands out no states."""
+        raise Rejected(self.exchanges, code="exchange_not_supported")
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """Raises Rejected: vLLM loads a model for writing or for vectors, and this is for writing."""
