@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from platformdirs import user_data_path
@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exo.domain.ids import is_token
 from exo.domain.limits import QUEUE_PER_MODEL
+from exo.domain.shard import EngineName
 from exo.errors import Fatal, without_prefix
 from exo.log_setup import LogFormat
 
@@ -41,6 +42,16 @@ def _folders(value: object) -> object:
 
 def _listed(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _engines(value: object) -> object:
+    names = _listed(value)
+    if not isinstance(names, tuple) or names == ("auto",):
+        return ()
+    unknown = [name for name in cast("tuple[str, ...]", names) if name not in get_args(EngineName)]
+    if unknown:
+        raise ValueError(f"'{unknown[0]}' is no engine: auto, mlx, vllm, or several of them separated by commas")
+    return tuple(dict.fromkeys(cast("tuple[str, ...]", names)))
 
 
 def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
@@ -94,8 +105,9 @@ class Settings(BaseSettings):
     """Answer Ollama's endpoints also at `/api`, where its clients look for them, and not below `/ollama` alone."""
     default_model: Annotated[str, AfterValidator(_model_or_none)] = "HuggingFaceTB/SmolLM2-135M-Instruct"
     """Placed when the API starts, and used by `exo chat`; `none`: none."""
-    engine: Literal["auto", "mlx", "vllm", "scripted"] = "auto"
-    """Engine of this node's runners; auto: the best that is installed. `scripted` is for tests."""
+    engine: Annotated[tuple[EngineName, ...], NoDecode, BeforeValidator(_engines)] = ()
+    """Engines that this node offers, the preferred one first; `auto`, which is none here: all that can run. `scripted`
+    is for tests."""
     model_folders: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_folders)] = ()
     """More folders to look for models in, separated as in PATH; each holds model folders."""
     offline: bool = False

@@ -37,6 +37,8 @@ def show(state: State, ready: object, console: Console) -> None:
     """Print State for a person."""
     console.print(f"position {state.position}, epoch {state.epoch}, led by {state.master or 'nobody'}")
     console.print(_nodes(state))
+    for line in _gpu_problems(state):
+        console.print(line)
     console.print(_instances(state))
     waiting = sum(generation.instance_id is None for generation in state.generations.values())
     console.print(
@@ -59,11 +61,30 @@ def _nodes(state: State) -> Table:
     return table
 
 
+def _gpu_problems(state: State) -> list[str]:
+    """Of each node with a GPU that no engine uses, why, and what to do."""
+    names = names_of(state.nodes.values())
+    nodes = sorted(state.nodes.items())
+    return [
+        f"{names[node_id]} does not use its GPU: {node.facts.gpu_problem}"
+        for node_id, node in nodes
+        if node.facts.gpu_problem
+    ]
+
+
+def _machine(node: Node, name: str) -> str:
+    """`spark, NVIDIA DGX Spark (desktop), Cortex-X925 and Cortex-A725, 20 cores`."""
+    machine = node.facts.machine
+    kind = "" if machine.kind == "unknown" else machine.kind
+    what = f"{machine.model} ({kind})" if machine.model and kind else machine.model or kind
+    return ", ".join(filter(None, (name, what, node.facts.chip, f"{node.facts.cores} cores")))
+
+
 def _node_row(node: Node, name: str) -> tuple[str, ...]:
     facts = node.facts
     return (
         node.node_id[:8],
-        f"{name}, {facts.chip}, {facts.cores} cores",
+        _machine(node, name),
         f"{node.available_bytes / 1e9:.1f} of {facts.memory_bytes / 1e9:.1f} GB",
         ", ".join(gpu.name for gpu in facts.gpus) or "none",
         ", ".join(facts.engines) or "none",

@@ -19,6 +19,38 @@ class Gpu(Frozen):
     """Shares the machine's memory: its bytes are counted there, not here."""
 
 
+MachineKind = Literal["laptop", "desktop", "server", "unknown"]
+
+
+class Machine(Frozen):
+    """What the computer is, apart from its parts."""
+
+    model: str = ""
+    """As its maker calls it: `NVIDIA DGX Spark`, `Mac Studio`; empty where it does not say, as in most containers."""
+    kind: MachineKind = "unknown"
+
+
+class Package(Frozen):
+    """An installed Python package."""
+
+    name: str
+    version: str
+
+
+class EngineFacts(Frozen):
+    """One engine on a machine, whether it can run there or not."""
+
+    name: EngineName
+    runs: bool = False
+    """Whether it can, and may."""
+    device: Literal["cpu", "gpu"] = "cpu"
+    """What it computes on there."""
+    packages: tuple[Package, ...] = ()
+    """Those of which it consists, as far as they are installed."""
+    problem: str = ""
+    """Why it does not run, or not on the machine's GPU, and what to do about it; empty: nothing is in the way."""
+
+
 InterfaceKind = Literal["ethernet", "wifi", "thunderbolt"]
 
 
@@ -85,6 +117,15 @@ class NodeFacts(Frozen):
     """Whether RDMA over Thunderbolt is switched on (`rdma_ctl`); None where the machine has no such switch."""
     thunderbolt: tuple[ThunderboltPort, ...] = ()
     """The ports of a Mac; empty elsewhere."""
+    machine: Machine = Machine()
+    engine_facts: tuple[EngineFacts, ...] = ()
+    """Of every engine for people's models, those in `engines` and the others."""
+    gpu_problem: str = ""
+    """Why no engine uses the machine's GPU, and what to do about it; empty: one does, or there is none."""
+
+    def facts_of(self, engine: EngineName) -> EngineFacts | None:
+        """What is known of an engine here; None of one that is not for people's models."""
+        return next((one for one in self.engine_facts if one.name == engine), None)
 
 
 class GpuGauges(Frozen):

@@ -3,43 +3,59 @@
 import platform
 import shutil
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 
 from exo import __version__
-from exo.domain.node import NodeFacts
+from exo.domain.node import Gpu, NodeFacts
+from exo.domain.shard import EngineName
 from exo.node.chip import chip
 from exo.node.container import memory_limit
 from exo.node.cores import usable_cores
-from exo.node.engines import EngineChoice, available_engines
+from exo.node.engines import Host, engine_facts, gpu_problem, offered
 from exo.node.gpus import gpus
 from exo.node.interfaces import interfaces
+from exo.node.machine import machine
+from exo.node.pci import has_nvidia_gpu
 from exo.node.thunderbolt import rdma_enabled, thunderbolt_ports
 
 
-def node_facts(home: Path, engine: EngineChoice, probe_port: int = 0) -> NodeFacts:
-    """The facts; `engine`: which it may offer. Memory and cores are those that this process may use, so that a
-    container's limits count.
+def node_facts(home: Path, chosen: Sequence[EngineName] = (), probe_port: int = 0) -> NodeFacts:
+    """The facts; `chosen`: the engines that the user wants offered, empty for all. Memory and cores are those that this
+    process may use, so that a container's limits count.
 
     Takes some milliseconds; on a Mac once a minute some seconds.
     """
-    system, own_gpus = platform.system().lower(), gpus()
+    own_gpus = gpus()
+    host = _host(own_gpus)
+    engines = engine_facts(host, chosen)
     return NodeFacts(
         hostname=socket.gethostname(),
-        system=system,
+        system=host.system,
         chip=chip(),
         cores=usable_cores(),
         memory_bytes=usable_memory(),
         disk_bytes=shutil.disk_usage(existing(home)).total,
         interfaces=interfaces(),
         gpus=own_gpus,
-        engines=available_engines(engine, has_cuda=system != "darwin" and bool(own_gpus)),
+        engines=offered(engines, chosen),
         version=__version__,
         probe_port=probe_port,
         rdma_enabled=rdma_enabled(),
         thunderbolt=thunderbolt_ports(),
+        machine=machine(),
+        engine_facts=engines,
+        gpu_problem=gpu_problem(host, engines),
     )
+
+
+def _host(gpus: Sequence[Gpu]) -> Host:
+    system = platform.system().lower()
+    if system == "darwin":
+        return Host(system, has_apple_gpu=bool(gpus))
+    return Host(system, "works" if gpus else "no driver" if has_nvidia_gpu() else "none")
 
 
 def usable_memory() -> int:

@@ -42,7 +42,7 @@ class Models:
     ) -> None:
         """`changed` is called when a preparation or a deletion has ended."""
         self._store = Store(settings.models_dir, settings.model_folders, settings.offline)
-        self._scripted = settings.engine == "scripted"
+        self._scripted = "scripted" in settings.engine
         self._bus = bus
         self._replica = replica
         self._node_id = node_id

@@ -22,6 +22,13 @@ def test_the_nodes_own_id_and_what_each_node_can_run(client: httpx.Client) -> No
     (shown,) = found["nodes"]
     assert (shown["node_id"], shown["name"]) == (node_id, node.facts.hostname)
     assert (shown["memory_bytes"], shown["chip"]) == (node.facts.memory_bytes, node.facts.chip)
+    assert (shown["machine"], shown["kind"]) == (node.facts.machine.model, node.facts.machine.kind)
+    engines = {one["name"]: one for one in shown["engine_facts"]}
+    assert engines.keys() == {"mlx", "vllm"}
+    assert [(one["runs"], one["problem"]) for one in engines.values()] == [
+        (False, "EXO_ENGINE=scripted leaves it out")
+    ] * 2
+    assert len(shown["gpus"]) == len(node.facts.gpus)
 
 
 def test_models_are_shown_with_card_and_nodes(client: httpx.Client) -> None:

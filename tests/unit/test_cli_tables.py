@@ -9,7 +9,7 @@ from exo.cli.log import view
 from exo.cli.log.diff import lines
 from exo.cli.status import show
 from exo.domain.ids import NodeId
-from exo.domain.node import Link
+from exo.domain.node import Link, Machine
 from exo.domain.state import State
 from exo.log.explain.diff import diff
 
@@ -38,6 +38,17 @@ def test_tables_tell_machines_of_one_name_apart() -> None:
     shown = printed(twins())
     for name in ("vm (a)", "vm (b)"):
         assert shown.count(name) == 2
+
+
+def test_the_status_says_what_a_machine_is_and_why_its_gpu_is_idle() -> None:
+    state = twins()
+    node = state.nodes[NodeId("a")]
+    machine = Machine(model="NVIDIA DGX Spark", kind="desktop")
+    facts = node.facts.replaced({"machine": machine, "gpu_problem": "vllm: not installed"})
+    shown = printed(state.replaced({"nodes": state.nodes.set(NodeId("a"), node.replaced({"facts": facts}))}))
+    assert "vm (a), NVIDIA DGX Spark (desktop), x, 8 cores" in shown
+    assert "vm (b), x, 8 cores" in shown
+    assert shown.count("does not use its GPU") == shown.count("vm (a) does not use its GPU: vllm: not installed") == 1
 
 
 def test_a_difference_shows_what_came_into_an_empty_list_and_nothing_lost() -> None:

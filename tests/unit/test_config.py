@@ -78,6 +78,7 @@ def test_model_folders_are_separated_as_in_path(monkeypatch: pytest.MonkeyPatch)
         ("EXO_API_PORT", "65536"),
         ("EXO_API_PORT", "http"),
         ("EXO_ENGINE", "torch"),
+        ("EXO_ENGINE", "mlx,torch"),
         ("EXO_STEP_TIMEOUT", "0"),
         ("EXO_STEP_TIMEOUT", "nan"),
         ("EXO_STEP_TIMEOUT", "inf"),
@@ -94,6 +95,12 @@ def test_an_unusable_value_is_one_line_that_names_the_variable(
         load_settings()
     assert variable in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_engines_are_named_in_the_order_in_which_they_are_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, engines in (("auto", ()), ("mlx", ("mlx",)), ("vllm, mlx,vllm", ("vllm", "mlx"))):
+        monkeypatch.setenv("EXO_ENGINE", value)
+        assert load_settings().engine == engines
 
 
 def test_every_unusable_value_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """What a node says of itself: id, memory in a container, chip, engines, links, and GPUs of every temper."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from exo.errors import Fatal
 from exo.node.chip import chip, from_cpuinfo
 from exo.node.container import cpu_quota, memory_left, memory_limit
 from exo.node.cores import OthersUse, compute_cores, usable_cores
-from exo.node.engines import available_engines
 from exo.node.facts import node_facts, usable_memory
 from exo.node.gauges import node_gauges
 from exo.node.gpus import gpu_gauges, gpus
@@ -130,11 +128,13 @@ def test_the_chips_name_is_the_makers(tmp_path: Path) -> None:
     assert chip(tmp_path / "absent")
 
 
-def test_the_scripted_engine_is_there_only_when_chosen() -> None:
-    installed = all(importlib.util.find_spec(name) for name in ("mlx", "mlx_lm"))
-    expected = ("mlx",) if installed else ()
-    assert available_engines("auto") == available_engines("mlx") == expected
-    assert available_engines("scripted") == ("scripted",)
+def test_an_arm_chip_is_named_by_its_kinds_of_cores_the_large_ones_first(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    cores = "".join(f"CPU implementer\t: 0x41\nCPU part\t: {part}\n\n" for part in ("0xd87", "0xd85", "0xd87"))
+    file.write_text(cores)
+    assert from_cpuinfo(file) == "Cortex-X925 and Cortex-A725"
+    file.write_text(cores.replace("0x41", "0x99"))
+    assert from_cpuinfo(file) is None
 
 
 def test_interfaces_have_addresses_and_are_not_loopback() -> None:
@@ -144,7 +144,7 @@ def test_interfaces_have_addresses_and_are_not_loopback() -> None:
 
 
 def test_the_facts_are_those_of_this_machine(tmp_path: Path) -> None:
-    facts = node_facts(tmp_path / "not" / "there" / "yet", "scripted")
+    facts = node_facts(tmp_path / "not" / "there" / "yet", ["scripted"])
     assert 0 < facts.memory_bytes == usable_memory() <= psutil.virtual_memory().total
     assert facts.cores >= 1
     assert facts.disk_bytes > 0
@@ -155,7 +155,7 @@ def test_the_facts_are_those_of_this_machine(tmp_path: Path) -> None:
 
 
 def test_the_gauges_stay_within_the_facts(tmp_path: Path) -> None:
-    facts, gauges = node_facts(tmp_path, "scripted"), node_gauges(NodeId("a"), tmp_path)
+    facts, gauges = node_facts(tmp_path, ["scripted"]), node_gauges(NodeId("a"), tmp_path)
     assert 0 < gauges.memory_available_bytes <= facts.memory_bytes
     assert gauges.disk_free_bytes <= facts.disk_bytes
     assert 0 <= gauges.cpu_load <= 1
