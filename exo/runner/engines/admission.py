@@ -7,6 +7,10 @@ from exo.errors import Rejected
 UNLIMITED_RESERVE = 2048
 """Tokens of output that memory is reserved for where a request sets no limit. To reserve the whole context would
 refuse most of what fits; an answer of more than this is rare."""
+MEMORY_PATIENCE = 120.0
+"""Seconds that a request waits for memory before it fails."""
+MEMORY_PAUSE = 0.05
+"""Seconds between two looks at the memory while nothing else is to do."""
 
 
 def context_limit(params: SamplingParams | EmbeddingParams, model_context: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from exo.domain.embedding import Pooling
 from exo.domain.ids import TaskId
 from exo.errors import Rejected
+from exo.runner.engines.admission import MEMORY_PATIENCE
 from exo.runner.engines.base import FailedOutput
 from exo.runner.engines.mlx.keeping import Keeping
 from exo.runner.engines.mlx.prefix_cache import as_tokens
@@ -14,9 +15,6 @@ from exo.runner.engines.mlx.room import Room
 from exo.runner.engines.mlx.sampling import Choice
 from exo.runner.engines.mlx.texts import TextsRequest, sorted_texts
 from exo.runner.engines.ranks import Ranks
-
-MEMORY_PATIENCE = 120.0
-"""Seconds that a request waits for memory before it fails."""
 
 AnyRequest = Request | TextsRequest
 

@@ -11,7 +11,7 @@ from exo.domain.embedding import Pooling
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
 from exo.errors import Rejected
-from exo.runner.engines.admission import UNLIMITED_RESERVE
+from exo.runner.engines.admission import MEMORY_PAUSE, UNLIMITED_RESERVE
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.mlx import memory
 from exo.runner.engines.mlx.cache_bytes import measure
@@ -36,8 +36,6 @@ from exo.runner.engines.ranks import SOLO, Ranks
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.said import short
 
-MEMORY_PAUSE = 0.05
-"""Seconds between two looks at the memory while nothing else is to do."""
 SNAPSHOT_EVERY = 256
 """Tokens between two snapshots of a state that cannot be trimmed; more where its windows are longer, so that snapshots
 take about as much memory as keys and values of all tokens would."""

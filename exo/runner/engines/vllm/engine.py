@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,19 @@ NO_EXCHANGE = "exo does not exchange states of prompts with vLLM yet"
 class VllmEngine:
     """A whole model on the GPUs of this machine, or on its CPU."""
 
-    def __init__(self, threads: ThreadShare) -> None:
-        """On a CPU it computes with as many threads as `threads` allows when it loads."""
+    def __init__(
+        self,
+        threads: ThreadShare,
+        free_bytes: Callable[[], int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """On a CPU it computes with as many threads as `threads` allows when it loads.
+
+        `free_bytes`: memory that keys and values may still take, by default what the system and the GPUs say.
+        """
         self._threads = threads
+        self._free_bytes = free_bytes
+        self._clock = clock
         self._loaded: Loaded | None = None
 
     @property
@@ -50,6 +61,11 @@ class VllmEngine:
     def peak_memory_bytes(self) -> int:
         """By torch's allocator on a GPU, by the system on the CPU."""
         return self._loaded.peak_memory_bytes if self._loaded is not None else 0
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory that keys and values have by now, on one GPU where there are several; 0 where they cannot grow."""
+        return self._loaded.cache_bytes if self._loaded is not None else 0
 
     @property
     def ranks(self) -> Ranks:
@@ -77,7 +93,7 @@ class VllmEngine:
         prepare_environment(self._threads.most)
         from exo.runner.engines.vllm.loaded import Loaded  # noqa: PLC0415  (imports vLLM)
 
-        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress)
+        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, self._free_bytes, self._clock)
 
     @property
     def exchanges(self) -> str:
@@ -120,7 +136,9 @@ class VllmEngine:
             self._loaded.cancel(task_ids)
 
     def rest(self) -> None:
-        """It holds what it was given."""
+        """Gives back the memory of keys and values that nothing uses."""
+        if self._loaded is not None:
+            self._loaded.rest()
 
     def close(self) -> None:
         """Gives back the model's memory."""

@@ -19,13 +19,18 @@ from exo.domain.sampling import SamplingParams
 from exo.errors import Fatal, Rejected, one_line
 from exo.runner.engines.admission import check_fitting, completion_limit, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, Progress
-from exo.runner.engines.vllm.cache_size import BLOCK, cache_size
+from exo.runner.engines.vllm.cache import policy
+from exo.runner.engines.vllm.cache.growing import Clock, FreeBytes, GrowingCache
+from exo.runner.engines.vllm.cache.hooks import hooks
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
+from exo.runner.engines.vllm.memory import free_bytes
 from exo.runner.engines.vllm.outputs import outputs_of
 from exo.runner.engines.vllm.sampling import vllm_params
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 KILOBYTE = 1024
+UTILIZATION_LEAST = 0.01
+"""vLLM does not begin where this share of a GPU is not free, and has no other use for it: the cache's size is said."""
 
 
 @dataclass(slots=True)
@@ -40,14 +45,25 @@ class _Run:
 class Loaded:
     """Everything that one model computes."""
 
-    def __init__(self, card: ModelCard, tokenizer: HuggingFaceTokenizer, folder: Path, on_progress: Progress) -> None:
-        """Raises Fatal where vLLM cannot load it."""
+    def __init__(
+        self,
+        card: ModelCard,
+        tokenizer: HuggingFaceTokenizer,
+        folder: Path,
+        on_progress: Progress,
+        free: FreeBytes | None,
+        clock: Clock,
+    ) -> None:
+        """`free`: bytes that keys and values may still take, by default what the system and the GPUs say.
+
+        Raises Fatal where vLLM cannot load it.
+        """
         self.card = card
         self.tokenizer = tokenizer
         self._runs: dict[TaskId, _Run] = {}
-        self._engine = _engine(card, folder, on_progress)
-        config = self._engine.vllm_config
-        self._room = (config.cache_config.num_gpu_blocks or 0) * config.cache_config.block_size
+        self._engine = _engine(card, folder, on_progress, (free or free_bytes)())
+        self._cache = GrowingCache(self._engine, free, clock) if hooks().grow else None
+        self._room = self._engine.vllm_config.model_config.max_model_len
 
     @property
     def in_flight(self) -> int:
@@ -56,10 +72,15 @@ class Loaded:
 
     @property
     def peak_memory_bytes(self) -> int:
-        """Of torch's allocator, or of the process where the CPU computes."""
+        """Of torch's allocator and our cache, or of the process where the CPU computes."""
         if torch.cuda.is_available():
-            return int(torch.cuda.max_memory_allocated())
+            return int(torch.cuda.max_memory_allocated()) + (self._cache.peak_bytes if self._cache is not None else 0)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE
+
+    @property
+    def cache_bytes(self) -> int:
+        """Memory of keys and values on one rank, where these can grow."""
+        return self._cache.bytes if self._cache is not None else 0
 
     def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, grammar: str | None) -> None:
         """Queues a request, held to `grammar` where there is one. Raises Rejected."""
@@ -77,22 +98,34 @@ class Loaded:
         self._runs[task_id] = _Run(params.logprobs)
 
     def step(self) -> list[EngineOutput]:
-        """What one step gave. Empty while a grammar is being made ready."""
+        """What one step gave. Empty while a grammar is being made ready, or memory is waited for."""
+        if self._cache is not None:
+            self._cache.make_room()
         given = [one for one in self._engine.step() if isinstance(one, RequestOutput)]  # no vectors were asked for
-        return [output for one in given for output in self._outputs(one)]
+        return [output for one in given for output in self._outputs(one)] or self._starved()
 
     def cancel(self, task_ids: Iterable[TaskId]) -> None:
         """Drops these requests at once."""
         dropped: list[str] = [task_id for task_id in task_ids if self._runs.pop(task_id, None) is not None]
         self._engine.abort_request(dropped)
 
+    def rest(self) -> None:
+        """Gives back memory that nothing uses."""
+        if self._cache is not None and not self._runs:
+            self._cache.shrink()
+
     def close(self) -> None:
         """Gives the memory back."""
         self._engine.engine_core.shutdown()
-        del self._engine
+        del self._engine, self._cache
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+    def _starved(self) -> list[EngineOutput]:
+        failed = [] if self._cache is None else self._cache.starved()
+        self.cancel(output.task_id for output in failed)
+        return list(failed)
 
     def _outputs(self, given: RequestOutput) -> list[EngineOutput]:
         task_id = TaskId(given.request_id)
@@ -106,24 +139,31 @@ class Loaded:
         return outputs
 
 
-def _engine(card: ModelCard, folder: Path, on_progress: Progress) -> LLMEngine:
-    size = cache_size(card)
+def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int) -> LLMEngine:
+    gpus, ours = _gpus(card), hooks()
+    block_bytes = card.kv_bytes(policy.BLOCK) // gpus
+    size = policy.limit if ours.grow else policy.fixed
+    blocks = size(card.context, free, card.weight_bytes // gpus, block_bytes)
     try:
         with told(card.layers, on_progress) as file:
             arguments = EngineArgs(
                 model=str(folder),
                 dtype="float32" if card.quantization == "float32" else "auto",
-                max_model_len=min(card.context, size.tokens),
+                max_model_len=min(card.context, (blocks - 1) * policy.BLOCK),  # vLLM keeps a block for itself
                 max_num_seqs=SLOTS,
-                kv_cache_memory_bytes=size.bytes,
-                block_size=BLOCK,
+                kv_cache_memory_bytes=blocks * block_bytes,
+                gpu_memory_utilization=UTILIZATION_LEAST,
+                block_size=policy.BLOCK,
                 enable_prefix_caching=True,
+                scheduler_cls=ours.scheduler_cls,
+                worker_cls=ours.worker_cls,
+                async_scheduling=ours.async_scheduling,
                 load_format=FORMAT,
                 model_loader_extra_config={TOLD_FILE: str(file)},
                 structured_outputs_config=StructuredOutputsConfig(backend="guidance"),
                 disable_log_stats=True,
                 enforce_eager=not torch.cuda.is_available(),  # on a CPU vLLM would compile for a minute, by a compiler
-                tensor_parallel_size=_gpus(card),
+                tensor_parallel_size=gpus,
             )
             return LLMEngine.from_engine_args(arguments)
     except Exception as error:  # of any kind: it computes with what the files say

@@ -1,0 +1,1 @@
+"""Keys and values in memory that grows with what is asked for, and shrinks when nothing is."""
