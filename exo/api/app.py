@@ -17,6 +17,7 @@ from exo.api.cluster import (
     events,
     health,
     instances,
+    linking,
     log,
     log_check,
     metrics,
@@ -112,17 +113,24 @@ def other_routes() -> list[HTTPRouteHandler]:
             readiness.await_instance,
             instances.list_instances,
         ),
-        *with_access(
-            ADMIN,
-            instances.place_instance,
-            instances.delete_instance,
-            placements.create_instance,
-            downloads.start_download,
-            downloads.cancel_download,
-            adding.add_model,
-            adding.forget_model,
-        ),
+        *changes(),
     ]
+
+
+def changes() -> list[HTTPRouteHandler]:
+    """The endpoints that change the cluster."""
+    return with_access(
+        ADMIN,
+        instances.place_instance,
+        instances.delete_instance,
+        linking.link_instances,
+        linking.unlink_instances,
+        placements.create_instance,
+        downloads.start_download,
+        downloads.cancel_download,
+        adding.add_model,
+        adding.forget_model,
+    )
 
 
 def create_app(api: Api) -> Litestar:

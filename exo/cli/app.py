@@ -21,6 +21,8 @@ COMMANDS = MappingProxyType(
         "status": "exo.cli.status:status",
         "place": "exo.cli.place:place",
         "unload": "exo.cli.place:unload",
+        "link": "exo.cli.link:link",
+        "unlink": "exo.cli.link:unlink",
         "chat": "exo.cli.chat:chat",
         "models": "exo.cli.models:app",
         "keys": "exo.cli.keys:app",

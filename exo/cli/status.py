@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from exo.config import load_settings
+from exo.domain.ids import InstanceId
 from exo.domain.state import Node, State, generations_on, host_of, names_of
 from exo.errors import ExoError
 
@@ -92,7 +93,8 @@ def _node_row(node: Node, name: str) -> tuple[str, ...]:
 
 
 def _instances(state: State) -> Table:
-    table = Table("instance", "model", "engine", "runners", "running", title="Instances", title_justify="left")
+    columns = ("instance", "model", "engine", "runners", "running", *(["prefill"] if state.prefill_links else []))
+    table = Table(*columns, title="Instances", title_justify="left")
     for instance_id, instance in sorted(state.instances.items()):
         runners = [state.runners[runner_id] for runner_id in instance.runner_ids]
         table.add_row(
@@ -101,5 +103,15 @@ def _instances(state: State) -> Table:
             instance.engine,
             ", ".join(f"{host_of(state, runner.node_id)} {runner.status.type}" for runner in runners),
             f"{len(generations_on(state, instance_id))} of {instance.slots}",
+            *([_prefill(state, instance_id)] if state.prefill_links else []),
         )
     return table
+
+
+def _prefill(state: State, instance_id: InstanceId) -> str:
+    """Who computes an instance's prompts, or for whom it does."""
+    link = state.prefill_links.get(instance_id)
+    if link is not None:
+        return f"by {link.prefill_id[:8]}"
+    served = [decode_id[:8] for decode_id, one in sorted(state.prefill_links.items()) if one.prefill_id == instance_id]
+    return f"for {', '.join(served)}" if served else "by itself"

@@ -155,8 +155,11 @@ def _unload(state: State, model_id: ModelId, limit: IdleLimit, now: float) -> li
         is_over = now - limit.since >= limits.IDLE_UNPLACED
         return [IdleTimeLimited(model_id=model_id, seconds=None)] if is_over else []
     reason = f"nobody asked for it for {limit.seconds:g} s"
-    ready = [instance for instance in instances if is_ready(state, instance)]
-    return [event for instance in ready for event in ending.delete_instance(state, instance, reason)]
+    events: list[Event] = []
+    for instance in instances:
+        if is_ready(state, instance):
+            events += ending.delete_instance(after(state, events, now), instance, reason)
+    return events
 
 
 def _overdue(generation: Generation, now: float) -> list[Event]:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from exo.domain import limits
 from exo.domain.decide import ending, instances
 from exo.domain.ids import InstanceId, ModelId
+from exo.domain.instance import Instance
 from exo.domain.messages.events import Event, GenerationDispatched
 from exo.domain.placement import Placement, PlacementRequest, Refused, place
+from exo.domain.prefill_sources import prefill_ids
 from exo.domain.state import Generation, State, instances_of, is_ready, recent_failure
 from exo.domain.turns import Turns
 from exo.errors import Rejected
@@ -41,7 +43,7 @@ def dispatch(state: State, now: float, new_id: Callable[[], str]) -> list[Event]
 def _dispatch_model(
     state: State, model_id: ModelId, generations: list[Generation], busy: Counter[InstanceId], now: float
 ) -> list[Event]:
-    free = [one for one in instances_of(state, model_id) if busy[one.instance_id] < one.slots and is_ready(state, one)]
+    free = [one for one in _answering(state, model_id) if busy[one.instance_id] < one.slots]
     if not free:
         return []
     turns = Turns(state, model_id, generations)
@@ -53,6 +55,14 @@ def _dispatch_model(
             free.remove(target)
         events.append(GenerationDispatched(task_id=generation.task_id, instance_id=target.instance_id))
     return events
+
+
+def _answering(state: State, model_id: ModelId) -> list[Instance]:
+    """The ready instances that answer requests. One that prefills for others does so only where nobody else can: what
+    it decodes would hold up their prompts."""
+    ready = [one for one in instances_of(state, model_id) if is_ready(state, one)]
+    prefilling = prefill_ids(state)
+    return [one for one in ready if one.instance_id not in prefilling] or ready
 
 
 def _place_model(

@@ -13,6 +13,7 @@ from exo.domain.messages.events import (
     RunnerJoining,
 )
 from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
+from exo.domain.prefill_sources import source_for
 from exo.domain.runner_status import Joining
 from exo.domain.state import Generation, State
 
@@ -40,7 +41,7 @@ def effects(state: State, event: Event) -> list[Effect]:
     match event:
         case GenerationDispatched():
             generation = state.generations.get(event.task_id)
-            return [generate(generation)] if generation else []
+            return [generate(state, generation)] if generation else []
         case CancellationRequested():
             generation = state.generations.get(event.task_id)
             return [cancel(generation)] if generation else []
@@ -59,7 +60,8 @@ def outstanding(state: State) -> list[Effect]:
     running = [generation for generation in live if generation.instance_id is not None]
     cancelling = [generation for generation in running if generation.cancel_requested_at is not None]
     connecting = [effect for _, instance in sorted(state.instances.items()) for effect in connect(state, instance)]
-    return [*connecting, *map(generate, running), *map(cancel, cancelling)]
+    generating = [generate(state, generation) for generation in running]
+    return [*connecting, *generating, *map(cancel, cancelling)]
 
 
 def connect(state: State, instance: Instance) -> list[Effect]:
@@ -73,15 +75,18 @@ def connect(state: State, instance: Instance) -> list[Effect]:
     return [PublishTask(instance.instance_id, ConnectTask(processes=processes, addresses=addresses))]
 
 
-def generate(generation: Generation) -> PublishTask:
-    """The task of a generation that was dispatched."""
+def generate(state: State, generation: Generation) -> PublishTask:
+    """The task of a generation that was dispatched. Published again later it may name another instance for prefill; the
+    runner takes the first."""
+    instance_id = _instance(generation)
     task = GenerateTask(
         task_id=generation.task_id,
         reply_to=generation.reply_to,
         processes=generation.processes,
         log_output=generation.log_output,
+        prefill=source_for(state, instance_id),
     )
-    return PublishTask(_instance(generation), task)
+    return PublishTask(instance_id, task)
 
 
 def cancel(generation: Generation) -> PublishTask:

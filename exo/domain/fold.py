@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from exo.domain import fold_cluster, fold_generations, fold_idle, fold_keys, fold_models
+from exo.domain import fold_cluster, fold_generations, fold_idle, fold_keys, fold_links, fold_models
 from exo.domain.messages.events import Event, Recorded
 from exo.domain.state import State, StateChanges
 from exo.errors import ExoError
@@ -76,15 +76,11 @@ def _changes(state: State, event: Event, position: int, time: float) -> StateCha
             return fold_cluster.instance_failed(state, event, time)
         case "IdleTimeLimited":
             return fold_idle.limited(state, event, time)
-        case (
-            "RunnerStarted"
-            | "RunnerJoining"
-            | "RunnerLoading"
-            | "RunnerWarming"
-            | "RunnerReady"
-            | "RunnerFailed"
-            | "RunnerStopped"
-        ):
+        case "InstancesLinked" | "InstancesUnlinked":
+            return fold_links.changed(state, event, time)
+        case "RunnerStarted" | "RunnerJoining" | "RunnerLoading" | "RunnerWarming":
+            return fold_cluster.runner_moved(state, event, time)
+        case "RunnerReady" | "RunnerFailed" | "RunnerStopped":
             return fold_cluster.runner_moved(state, event, time)
         case "KeyCreated" | "KeyRevoked":
             return fold_keys.changed(state, event, time)

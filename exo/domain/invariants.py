@@ -1,5 +1,6 @@
 """What must hold in every State. Checked by the property tests and by `exo log verify`."""
 
+from exo.domain.prefill_sources import prefill_ids
 from exo.domain.state import State
 
 
@@ -18,6 +19,15 @@ def _orphans(state: State) -> list[str]:
         f"generation {task_id} is on an instance that is gone"
         for task_id, generation in sorted(state.generations.items())
         if generation.instance_id is not None and generation.instance_id not in state.instances
+    ]
+    found += [
+        f"the link to prefill for instance {decode_id} has lost one of the two"
+        for decode_id, link in sorted(state.prefill_links.items())
+        if decode_id not in state.instances or link.prefill_id not in state.instances
+    ]
+    found += [
+        f"instance {decode_id} both prefills for another and has one that prefills for it"
+        for decode_id in sorted(prefill_ids(state) & frozenset(state.prefill_links))
     ]
     return found
 

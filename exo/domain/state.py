@@ -15,6 +15,7 @@ from exo.domain.machine_names import machine_names
 from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
 from exo.domain.persistent_map import PersistentMap
+from exo.domain.prefill import PrefillLink
 from exo.domain.runner_status import Failed, Ready, RunnerStatus, Stopped, Waiting
 from exo.domain.sampling import FinishReason, Timings, Usage
 
@@ -149,6 +150,8 @@ class State(Frozen):
     """All that were ever made: a revoked one keeps its name."""
     added_models: PersistentMap[ModelId, ModelCard] = Field(default_factory=Map[ModelId, ModelCard])
     """Those that somebody made known, beside those that exo knows by itself."""
+    prefill_links: PersistentMap[InstanceId, PrefillLink] = Field(default_factory=Map[InstanceId, PrefillLink])
+    """By the instance that decodes."""
 
 
 class StateChanges(TypedDict, total=False):
@@ -168,6 +171,7 @@ class StateChanges(TypedDict, total=False):
     idle_limits: Map[ModelId, IdleLimit]
     keys: Map[KeyName, Key]
     added_models: Map[ModelId, ModelCard]
+    prefill_links: Map[InstanceId, PrefillLink]
 
 
 def download_key(node_id: NodeId, model_id: ModelId) -> str:

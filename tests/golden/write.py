@@ -36,7 +36,7 @@ def history() -> list[Recorded]:
         cluster.step(2, node, node + 1)
     missing = VERSIONS.keys() - {codec.COMPACTED}
     while missing or len(cluster.log) < EVENTS or not is_rich(cluster.state):
-        kind, first, second = random.choice((*range(31), 7, 8, 9, 13, 15, 17, 19)), *random.choices(range(64), k=2)
+        kind, first, second = random.choice((*range(33), 7, 8, 9, 13, 15, 17, 19)), *random.choices(range(64), k=2)
         if kind in {7, 8, 9} and first % 5 == 0:
             first += 1  # else it would hold a prompt
         missing -= {recorded.entry.event.type for recorded in cluster.step(kind, first, second)}
@@ -47,7 +47,7 @@ def is_rich(state: State) -> bool:
     """Whether there is something of everything in a State."""
     parts = state.nodes, state.instances, state.runners, state.downloads, state.generations, state.ended, state.failures
     is_running = any(generation.instance_id for generation in state.generations.values())
-    return is_running and all((*parts, state.keys, state.added_models))
+    return is_running and all((*parts, state.keys, state.added_models, state.prefill_links))
 
 
 async def write_log(path: Path) -> None:

@@ -10,11 +10,20 @@ from log_events import BEGIN, CARD, FACTS, INSTANCE, NODE, RUNNER, history
 
 from exo.domain.advance import advance
 from exo.domain.fold import fold
-from exo.domain.ids import ApiId, MessageId, NodeId, TaskId
-from exo.domain.messages.commands import CancelGeneration, Command, DeleteInstance, PlaceInstance, StartGeneration
+from exo.domain.ids import ApiId, MessageId, NodeId, RunnerId, TaskId
+from exo.domain.messages.commands import (
+    CancelGeneration,
+    Command,
+    DeleteInstance,
+    LinkInstances,
+    PlaceInstance,
+    StartGeneration,
+    UnlinkInstances,
+)
 from exo.domain.messages.events import Entry, Event, MasterElected, Recorded
 from exo.domain.messages.reports import DownloadSeen, GenerationEnded, NodeSeen, Report, RunnerStatusSeen
 from exo.domain.node import Holding
+from exo.domain.prefill import PrefillAttempt
 from exo.domain.react import react
 from exo.domain.runner_status import Connecting, Failed, Loading, Ready, Warming
 from exo.domain.sampling import Timings, Usage
@@ -64,14 +73,19 @@ class History:
         (runner_id,) = self.state.runners
         return runner_id
 
-    def becomes_ready(self, process: str) -> None:
-        """The runner comes up."""
+    def becomes_ready(self, process: str, runner_id: RunnerId | None = None) -> None:
+        """The runner, or the only one, comes up."""
         for status in (Connecting(), Loading(), Warming(), Ready(tokens_per_second=12.5)):
-            self.reports(process, status)
+            self.reports(process, status, runner_id)
 
-    def reports(self, process: str, status: Connecting | Loading | Warming | Ready | Failed) -> None:
-        """The runner reports a status."""
-        report = RunnerStatusSeen(runner_id=next(iter(self.state.runners)), process=process, status=status)
+    def reports(
+        self,
+        process: str,
+        status: Connecting | Loading | Warming | Ready | Failed,
+        runner_id: RunnerId | None = None,
+    ) -> None:
+        """The runner, or the only one, reports a status."""
+        report = RunnerStatusSeen(runner_id=runner_id or next(iter(self.state.runners)), process=process, status=status)
         self.send(report, report.runner_id, f"{process}-{status.type}")
 
     def _new_id(self) -> str:
@@ -226,6 +240,37 @@ async def test_a_request_that_waits_shows_what_it_waits_for(tmp_path: Path) -> N
     assert failed.because[-1] == next(
         step.position for step in story.steps if step.recorded.entry.event.type == "DownloadFailed"
     )
+
+
+async def test_a_request_shows_who_prefilled_for_it_and_since_when(tmp_path: Path) -> None:
+    past = History()
+    past.send(joins(), NODE, "seen")
+    for name in ("prefill", "decode"):
+        past.send(PlaceInstance(model_id=CARD.model_id), API, f"place-{name}")
+    prefill, decode = sorted(past.state.instances)
+    for instance_id in (prefill, decode):
+        past.becomes_ready(f"process-{instance_id}", past.state.instances[instance_id].runner_ids[0])
+    past.send(LinkInstances(prefill_id=prefill, decode_id=decode), API, "link")
+    past.send(asks("task-a"), API, "start-a")
+    ended = GenerationEnded(
+        task_id=TaskId("task-a"),
+        process=f"process-{decode}",
+        finish_reason="stop",
+        usage=Usage(prompt_tokens=900),
+        timings=Timings(wait=0.7),
+        prefill=PrefillAttempt(instance_id=prefill, tokens=899, asked_after=0.1, seconds=0.5),
+    )
+    past.send(ended, "runner", "end-a")
+    past.send(UnlinkInstances(decode_id=decode), API, "unlink")
+    story = await explained(tmp_path / "a", past, "task-a")
+    assert story.last.text.endswith(f"instance {prefill} prefilled 899 tokens of it, which took 0.50 s of the wait")
+    linked = next(step for step in story.steps if step.recorded.entry.event.type == "InstancesLinked")
+    assert linked.position in story.last.because
+    assert linked.cause.name == "LinkInstances"
+    instance = await explained(tmp_path / "b", past, decode)
+    assert [name for name, _ in told(instance)][-1] == "InstancesUnlinked"
+    assert instance.last.cause.name == "UnlinkInstances"
+    assert instance.last.text == f"instance {prefill} prefills for instance {decode} no more: unlinked by a command"
 
 
 async def test_a_lost_node_is_why_its_instance_is_gone(tmp_path: Path) -> None:

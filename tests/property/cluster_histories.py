@@ -25,11 +25,13 @@ from exo.domain.messages.commands import (
     DeleteInstance,
     ForgetModel,
     LimitIdleTime,
+    LinkInstances,
     PlaceInstance,
     RemoveModel,
     RevokeKey,
     StartDownload,
     StartGeneration,
+    UnlinkInstances,
 )
 from exo.domain.messages.events import Entry, Event, MasterElected, Recorded
 from exo.domain.messages.reports import (
@@ -44,6 +46,7 @@ from exo.domain.messages.reports import (
 )
 from exo.domain.model_card import ModelCard
 from exo.domain.node import Gpu, Holding, Link, NodeFacts
+from exo.domain.prefill import PrefillAttempt
 from exo.domain.react import react
 from exo.domain.runner_status import (
     Connecting,
@@ -57,7 +60,7 @@ from exo.domain.runner_status import (
     Warming,
 )
 from exo.domain.sampling import FinishReason, Timings, Usage
-from exo.domain.state import State
+from exo.domain.state import Generation, State
 
 T = TypeVar("T")
 Step = tuple[int, int, int]
@@ -169,7 +172,7 @@ class Cluster:
                     sharding=_pick(("pipeline", "tensor"), first // 2),
                 )
             case 6:
-                return DeleteInstance(instance_id=_pick([*sorted(self.state.instances), InstanceId("none")], first))
+                return DeleteInstance(instance_id=self._instance_id(first))
             case 7 | 8 | 9:
                 return self._start(card.model_id, first)
             case 10:
@@ -201,8 +204,16 @@ class Cluster:
                 return RemoveModel(model_id=card.model_id)
             case 30:
                 return self._removal_seen(card, first)
+            case 31:
+                first_id, second_id = self._instance_id(first), self._instance_id(second)
+                return LinkInstances(prefill_id=first_id, decode_id=second_id)
+            case 32:
+                return UnlinkInstances(decode_id=_pick([*sorted(self.state.prefill_links), InstanceId("none")], first))
             case _:
                 return self._runner_seen(kind, first, second)
+
+    def _instance_id(self, variant: int) -> InstanceId:
+        return _pick([*sorted(self.state.instances), InstanceId("none")], variant)
 
     def _node_seen(self, node_id: NodeId, variant: int) -> NodeSeen:
         known = self.state.nodes.get(node_id)
@@ -267,7 +278,13 @@ class Cluster:
             finish_reason=_pick(ENDINGS, second),
             usage=Usage(prompt_tokens=first, completion_tokens=second),
             timings=Timings(wait=0.1 * first, prefill=0.2, decode=1 / 3),
+            prefill=self._attempt(known, second),
         )
+
+    def _attempt(self, generation: Generation | None, variant: int) -> PrefillAttempt | None:
+        link = self.state.prefill_links.get(generation.instance_id) if generation and generation.instance_id else None
+        error = "" if variant % 3 else "it is gone"
+        return PrefillAttempt(instance_id=link.prefill_id, tokens=variant, error=error) if link else None
 
     def _runner_seen(self, kind: int, first: int, second: int) -> RunnerStatusSeen:
         runner_id = _pick([*sorted(self.state.runners), RunnerId("none")], first)
@@ -306,12 +323,12 @@ def _long(seed: int, length: int) -> list[Step]:
     joins = [(2, node, variant) for node, variant in ((0, 1), (1, 2), (2, 3))]
     joins += [(21, node, 1) for node in range(random.randrange(4))]
     runners = [8 if kind % 2 else 1 for kind in range(13, 21)]
-    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *runners, 1, 1, 1, 2, 1, 1, 1, 1, 2, 2]
-    kinds = random.choices(range(31), weights, k=length)
+    weights = [4, 1, 1, 1, 1, 2, 1, 4, 4, 4, 2, 1, 5, *runners, 1, 1, 1, 2, 1, 1, 1, 1, 2, 2, 4, 1]
+    kinds = random.choices(range(33), weights, k=length)
     return joins + [(kind, random.randrange(64), random.randrange(64)) for kind in kinds]
 
 
-_steps = st.tuples(st.integers(0, 30), st.integers(0, 63), st.integers(0, 63))
+_steps = st.tuples(st.integers(0, 32), st.integers(0, 63), st.integers(0, 63))
 histories = st.one_of(st.lists(_steps, max_size=40), st.builds(_long, st.integers(0, 2**32), st.integers(0, 150)))
 
 

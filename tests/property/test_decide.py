@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from exo.domain import limits
 from exo.domain.fold import fold
-from exo.domain.ids import NodeId
+from exo.domain.ids import InstanceId, NodeId
 from exo.domain.messages.commands import (
     AddModel,
     CancelDownload,
@@ -17,11 +17,13 @@ from exo.domain.messages.commands import (
     DeleteInstance,
     ForgetModel,
     LimitIdleTime,
+    LinkInstances,
     PlaceInstance,
     RemoveModel,
     RevokeKey,
     StartDownload,
     StartGeneration,
+    UnlinkInstances,
 )
 from exo.domain.messages.events import (
     CommandRejected,
@@ -29,6 +31,8 @@ from exo.domain.messages.events import (
     GenerationFinished,
     GenerationQueued,
     InstancePlaced,
+    InstancesLinked,
+    InstancesUnlinked,
     RunnerFailed,
 )
 from exo.domain.messages.reports import RunnerStatusSeen
@@ -43,6 +47,8 @@ COMMANDS = (
     PlaceInstance
     | DeleteInstance
     | LimitIdleTime
+    | LinkInstances
+    | UnlinkInstances
     | StartDownload
     | CancelDownload
     | RemoveModel
@@ -125,6 +131,19 @@ def test_nothing_is_given_to_an_instance_that_lacks_a_rank(history: list[Step]) 
         if isinstance(event, GenerationDispatched):
             runners = [state.runners[one] for one in state.instances[event.instance_id].runner_ids]
             assert state.generations[event.task_id].processes == tuple(one.process for one in runners)
+
+
+@given(histories)
+def test_a_link_begins_and_ends_once(history: list[Step]) -> None:
+    links: dict[InstanceId, InstanceId] = {}
+    for recorded in (cluster := run(history)).log:
+        event = recorded.entry.event
+        if isinstance(event, InstancesLinked):
+            assert event.decode_id not in links
+            links[event.decode_id] = event.prefill_id
+        elif isinstance(event, InstancesUnlinked):
+            assert links.pop(event.decode_id) == event.prefill_id
+    assert links == {decode_id: link.prefill_id for decode_id, link in cluster.state.prefill_links.items()}
 
 
 @given(histories)

@@ -9,6 +9,7 @@ from exo.cli.log import view
 from exo.cli.log.diff import lines
 from exo.cli.status import show
 from exo.domain.ids import NodeId
+from exo.domain.messages.commands import LinkInstances
 from exo.domain.node import Link, Machine
 from exo.domain.state import State
 from exo.log.explain.diff import diff
@@ -60,6 +61,20 @@ def test_a_difference_shows_what_came_into_an_empty_list_and_nothing_lost() -> N
     assert "none -> 10.0.0.2" in shown
     assert "[]" not in shown
     assert "[]" not in "\n".join(lines(diff(linked, state)))
+
+
+def test_linked_instances_show_who_prefills_for_whom() -> None:
+    cluster = Cluster()
+    cluster.join()
+    prefill, decode = cluster.place(), cluster.place()
+    before = cluster.state
+    assert "prefill" not in printed(before)
+    cluster.tell(LinkInstances(prefill_id=prefill.instance_id, decode_id=decode.instance_id))
+    shown = printed(cluster.state)
+    assert f"for {decode.instance_id}" in shown
+    assert f"by {prefill.instance_id}" in shown
+    difference = "\n".join(lines(diff(before, cluster.state)))
+    assert f"+ {decode.instance_id}  instance {prefill.instance_id} prefills for it" in difference
 
 
 def test_a_difference_tells_machines_of_one_name_apart_also_from_those_that_did_not_change() -> None:

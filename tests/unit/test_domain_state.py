@@ -94,14 +94,17 @@ def test_what_runs_and_what_is_being_cancelled_is_outstanding_in_the_order_of_th
         cluster.start(task)
     cluster.tell(CancelGeneration(task_id=TaskId("t9"), reason=""))
     running = [cluster.state.generations[TaskId(task)] for task in ("t9", "t1")]
-    assert outstanding(cluster.state) == [generate(running[0]), generate(running[1]), cancel(running[0])]
+    assert outstanding(cluster.state) == [
+        *(generate(cluster.state, generation) for generation in running),
+        cancel(running[0]),
+    ]
     assert outstanding(State()) == []
 
 
 def test_a_queued_generation_has_no_task(cluster: Cluster) -> None:
     cluster.start("t1")
     with pytest.raises(ValueError, match="t1"):
-        generate(cluster.state.generations[TaskId("t1")])
+        generate(cluster.state, cluster.state.generations[TaskId("t1")])
 
 
 # The tail of ended generations

@@ -49,6 +49,7 @@ INSTANCE = (
 USAGE_1 = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0}'
 USAGE = '"usage":{"prompt_tokens":1,"completion_tokens":2,"cached_tokens":0,"reasoning_tokens":1}'
 ENDING = '"timings":{"wait":0.1,"prefill":0.2,"decode":0.3},"code":"","error":"","output":null'
+PREFILL = '"prefill":{"instance_id":"i","tokens":900,"asked_after":0.1,"seconds":0.5,"error":""}'
 QUEUED = '"task_id":"t","model_id":"a/b","estimated_tokens":1'
 REJECTED = '"command":"PlaceInstance","code":"c","reason":"r"'
 FIELDS = {
@@ -81,9 +82,11 @@ FIELDS = {
     '"needs_reader":false',
     "GenerationDispatched": '"task_id":"t","instance_id":"i"',
     "CancellationRequested": '"task_id":"t","reason":"r"',
-    "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
+    "GenerationFinished": f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING},{PREFILL}',
     "KeyCreated": f'"key":"k","digest":"{"0f" * 32}","scopes":["inference"]',
     "IdleTimeLimited": '"model_id":"a/b","seconds":300.0',
+    "InstancesLinked": '"prefill_id":"i","decode_id":"j"',
+    "InstancesUnlinked": '"prefill_id":"i","decode_id":"j","reason":"r"',
     "KeyRevoked": '"key":"k"',
     "CommandRejected": f'{REJECTED},"retry_after":5',
     "Compacted": "0f" * 32,
@@ -94,6 +97,7 @@ EARLIER = {
     ("NodeChanged", 1): f'"node_id":"n",{NODE_1}',
     ("InstancePlaced", 1): f'"instance":{INSTANCE_1},"reason":"r"',
     ("GenerationFinished", 1): f'"task_id":"t","finish_reason":"stop",{USAGE_1},{ENDING}',
+    ("GenerationFinished", 2): f'"task_id":"t","finish_reason":"stop",{USAGE},{ENDING}',
     ("GenerationQueued", 1): f'{QUEUED},"key":"k","reply_to":"a","prompt":null',
     ("CommandRejected", 1): REJECTED,
 }

@@ -91,12 +91,13 @@ class RunnerShown(TypedDict):
 
 
 class InstanceShown(TypedDict):
-    """An instance, its runners by rank, and the generations that it has."""
+    """An instance, its runners by rank, how many generations it has, and who computes their prompts, if another."""
 
     instance: Instance
     runners: list[RunnerShown]
     ready: bool
     running: int
+    prefill_id: str | None
 
 
 class InstancesShown(TypedDict):
@@ -126,11 +127,13 @@ async def show_instance(instance_id: str, api: Api) -> Response[bytes]:
 
 def _shown(api: Api, instance: Instance) -> InstanceShown:
     state = api.state
+    link = state.prefill_links.get(instance.instance_id)
     return {
         "instance": instance,
         "runners": [_runner(api, state.runners[runner_id]) for runner_id in instance.runner_ids],
         "ready": is_ready(state, instance),
         "running": len(generations_on(state, instance.instance_id)),
+        "prefill_id": link.prefill_id if link else None,
     }
 
 

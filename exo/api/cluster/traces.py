@@ -12,6 +12,7 @@ from exo.api.cluster.log import answer_from_log
 from exo.api.context import Api
 from exo.api.known.tasks import task_named
 from exo.domain.instance import Instance
+from exo.domain.prefill import PrefillAttempt
 from exo.log.explain import traces
 from exo.log.explain.traces import Trace
 from exo.log.projection import GenerationRow
@@ -42,7 +43,7 @@ class TraceHead(TypedDict):
 class SpanShown(TypedDict):
     """A part of its time; `seconds` is null while it lasts."""
 
-    name: Literal["generation", "queue", "dispatch", "prefill", "decode"]
+    name: Literal["generation", "queue", "dispatch", "prefill", "decode", "prefill_elsewhere"]
     parent: str | None
     start: float
     seconds: float | None
@@ -65,6 +66,7 @@ class TraceShown(TraceHead):
     spans: list[SpanShown]
     instance_id: str | None
     ranks: list[RankShown]
+    prefill: PrefillAttempt | None
 
 
 class TracesShown(TypedDict):
@@ -108,6 +110,7 @@ def _shown(trace: Trace) -> TraceShown:
         "spans": [SpanShown(**span._asdict()) for span in trace.spans],
         "instance_id": trace.instance.instance_id if trace.instance else None,
         "ranks": _ranks(trace.instance) if trace.instance else [],
+        "prefill": trace.prefill,
     }
 
 

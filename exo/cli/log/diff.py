@@ -90,6 +90,8 @@ def _described(name: str, value: Plain, names: Mapping[NodeId, str]) -> str:
             nodes = ", ".join(str(shard["node_id"]) for shard in shards)
             model = cast("Plain", value["card"])["model_id"]
             return f"{model} in {value['engine']} on {nodes}, context {value['context']}, {value['slots']} slots"
+        case "prefill_links":
+            return f"instance {value['prefill_id']} prefills for it"
         case "runners":
             status = cast("Plain", value["status"])["type"]
             return f"{status}, of instance {value['instance_id']} on {value['node_id']}"

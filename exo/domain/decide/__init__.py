@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from exo.domain import limits
-from exo.domain.decide import downloads, generations, instances, keys, models, nodes, removals, runners
+from exo.domain.decide import downloads, generations, instances, keys, linking, models, nodes, removals, runners
 from exo.domain.messages.commands import (
     AddModel,
     CancelDownload,
@@ -14,11 +14,13 @@ from exo.domain.messages.commands import (
     DeleteInstance,
     ForgetModel,
     LimitIdleTime,
+    LinkInstances,
     PlaceInstance,
     RemoveModel,
     RevokeKey,
     StartDownload,
     StartGeneration,
+    UnlinkInstances,
 )
 from exo.domain.messages.events import CommandRejected, Event
 from exo.domain.messages.reports import (
@@ -75,6 +77,10 @@ def _decide_command(state: State, command: Command, now: float, new_id: NewId, q
                 return instances.delete_instance(state, command)
             case LimitIdleTime():
                 return instances.limit_idle_time(state, command)
+            case LinkInstances():
+                return linking.link(state, command)
+            case UnlinkInstances():
+                return linking.unlink(state, command)
             case StartDownload():
                 return downloads.start(state, command)
             case CancelDownload():

@@ -56,6 +56,7 @@ def ended(state: State, report: GenerationEnded) -> list[Event]:
             code=report.code,
             error=report.error,
             output=report.output,
+            prefill=report.prefill,
         )
     ]
 

@@ -3,7 +3,8 @@
 from exo.domain import limits
 from exo.domain.decide import ending
 from exo.domain.decide.runners import fail_others
-from exo.domain.ids import NodeId
+from exo.domain.ids import ModelId, NodeId
+from exo.domain.instance import Instance
 from exo.domain.messages.events import (
     DownloadFailed,
     DownloadFinished,
@@ -81,13 +82,15 @@ def download_seen(state: State, report: DownloadSeen) -> list[Event]:
         return [DownloadFinished(node_id=node_id, model_id=model_id)]
     if report.status == "abandoned":
         return [DownloadFailed(node_id=node_id, model_id=model_id, reason="nobody needed it any more")]
-    events: list[Event] = [DownloadFailed(node_id=node_id, model_id=model_id, reason=report.reason)]
-    for runner in sorted(state.runners.values(), key=lambda runner: runner.runner_id):
-        instance = state.instances[runner.instance_id]
-        waits_here = runner.node_id == node_id and not is_up(runner)
-        if waits_here and instance.model_id == model_id:
-            events += ending.fail_instance(state, instance, report.reason)
-    return events
+    failed = DownloadFailed(node_id=node_id, model_id=model_id, reason=report.reason)
+    return [failed, *ending.fail_instances(state, _waiting_on(state, node_id, model_id), report.reason)]
+
+
+def _waiting_on(state: State, node_id: NodeId, model_id: ModelId) -> list[Instance]:
+    """The instances of a model that have no process on a node yet."""
+    runners = sorted(state.runners.values(), key=lambda runner: runner.runner_id)
+    waiting = [state.instances[one.instance_id] for one in runners if one.node_id == node_id and not is_up(one)]
+    return [instance for instance in waiting if instance.model_id == model_id]
 
 
 def _changed(node: Node, report: NodeSeen) -> list[Event]:

@@ -79,7 +79,7 @@ def fail_runner(state: State, runner: Runner, failed: Failed, now: float) -> lis
     events = [RunnerFailed(runner_id=rank.runner_id, reason=reason, retry_at=retry_at) for rank in ranks]
     if failed.permanent or failures >= limits.RUNNER_FAILURES:
         times = "" if failed.permanent else f" ({failures} times in a row)"
-        return [*events, *ending.fail_instance(state, instance, reason + times)]
+        return [*events, *ending.fail_instances(state, [instance], reason + times)]
     return [*_end_running(state, runner, f"the runner failed: {reason}"), *events]
 
 

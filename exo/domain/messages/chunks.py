@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeInt
 from exo.domain.base import Frozen
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
+from exo.domain.prefill import PrefillAttempt
 from exo.domain.sampling import FinishReason, Timings, Usage
 
 
@@ -75,6 +76,8 @@ class EndPiece(Frozen):
     """Of an error that may pass: seconds after which to ask again; None: as the code has it."""
     peak_memory_bytes: NonNegativeInt = 0
     """The most that the engine of rank 0 has held at once since its start, the weights included; 0: not known."""
+    prefill: PrefillAttempt | None = None
+    """Of another instance that was asked for it."""
 
 
 Piece = Annotated[

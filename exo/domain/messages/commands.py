@@ -54,6 +54,23 @@ class LimitIdleTime(Frozen):
     """None: it stays until somebody needs the room, as it does where nothing was said."""
 
 
+class LinkInstances(Frozen):
+    """Have one instance compute the prompts that another one answers. Both hold the same model."""
+
+    type: Literal["LinkInstances"] = "LinkInstances"
+    version: Literal[1] = 1
+    prefill_id: InstanceId
+    decode_id: InstanceId
+
+
+class UnlinkInstances(Frozen):
+    """Have an instance compute its prompts by itself again."""
+
+    type: Literal["UnlinkInstances"] = "UnlinkInstances"
+    version: Literal[1] = 1
+    decode_id: InstanceId
+
+
 class StartDownload(Frozen):
     """Bring a model onto a node's disk, whether an instance needs it there or not."""
 
@@ -148,6 +165,8 @@ Command = Annotated[
     PlaceInstance
     | DeleteInstance
     | LimitIdleTime
+    | LinkInstances
+    | UnlinkInstances
     | StartDownload
     | CancelDownload
     | RemoveModel

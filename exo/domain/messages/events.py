@@ -14,6 +14,7 @@ from exo.domain.instance import Instance
 from exo.domain.keys import Digest, Scope
 from exo.domain.model_card import ModelCard
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
+from exo.domain.prefill import PrefillAttempt
 from exo.domain.sampling import FinishReason, Timings, Usage
 
 
@@ -203,6 +204,25 @@ class IdleTimeLimited(Frozen):
     """None: until somebody needs the room."""
 
 
+class InstancesLinked(Frozen):
+    """One instance computes the prompts that another one answers, from now on."""
+
+    type: Literal["InstancesLinked"] = "InstancesLinked"
+    version: Literal[1] = 1
+    prefill_id: InstanceId
+    decode_id: InstanceId
+
+
+class InstancesUnlinked(Frozen):
+    """An instance computes its prompts by itself again, because somebody wanted it, or one of the two is gone."""
+
+    type: Literal["InstancesUnlinked"] = "InstancesUnlinked"
+    version: Literal[1] = 1
+    prefill_id: InstanceId
+    decode_id: InstanceId
+    reason: str
+
+
 class RunnerStarted(Frozen):
     """A process was started for a runner; it is connecting."""
 
@@ -305,7 +325,7 @@ class GenerationFinished(Frozen):
     """A generation is over. Its slot is free."""
 
     type: Literal["GenerationFinished"] = "GenerationFinished"
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     task_id: TaskId
     finish_reason: FinishReason
     usage: Usage = Usage()
@@ -314,6 +334,8 @@ class GenerationFinished(Frozen):
     """Of the error, if it is one: as in the API's envelope."""
     error: str = ""
     output: str | None = None
+    prefill: PrefillAttempt | None = None
+    """Of another instance that was asked for it."""
 
 
 class KeyCreated(Frozen):
@@ -379,6 +401,8 @@ Event = Annotated[
     | InstanceDeleted
     | InstanceFailed
     | IdleTimeLimited
+    | InstancesLinked
+    | InstancesUnlinked
     | RunnerStarted
     | RunnerJoining
     | RunnerLoading

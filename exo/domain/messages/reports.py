@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeInt
 from exo.domain.base import Frozen
 from exo.domain.ids import TOKEN, ModelId, NodeId, RunnerId, TaskId
 from exo.domain.node import DamagedModel, Holding, Link, NodeFacts
+from exo.domain.prefill import PrefillAttempt
 from exo.domain.runner_status import RunnerStatus
 from exo.domain.sampling import FinishReason, Timings, Usage
 
@@ -96,6 +97,8 @@ class GenerationEnded(Frozen):
     error: str = ""
     output: str | None = None
     """The text, only where the operator chose to log prompts."""
+    prefill: PrefillAttempt | None = None
+    """Of another instance that was asked for it."""
 
 
 Report = Annotated[

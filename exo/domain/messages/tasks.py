@@ -6,6 +6,7 @@ from pydantic import Field
 
 from exo.domain.base import Frozen
 from exo.domain.ids import ApiId, TaskId
+from exo.domain.prefill import PrefillSource
 
 
 class GenerateTask(Frozen):
@@ -18,6 +19,8 @@ class GenerateTask(Frozen):
     processes: tuple[str, ...]
     """The runner processes that it was given to, by rank. A later process of the same runner leaves it alone."""
     log_output: bool = False
+    prefill: PrefillSource | None = None
+    """Who may be asked for the KV state of the prompt."""
 
 
 class CancelTask(Frozen):

@@ -30,6 +30,7 @@ UPCASTERS: Upcasters = {
     ("InstancePlaced", 1): _renumbered(2),
     ("GenerationQueued", 1): _renumbered(2),
     ("GenerationFinished", 1): _renumbered(2),
+    ("GenerationFinished", 2): _renumbered(3),
     ("CommandRejected", 1): _renumbered(2),
 }
 """By type and version: lifts an event's plain data to the next version, whose number it sets."""

@@ -21,6 +21,8 @@ from exo.domain.messages.events import (
     InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
+    InstancesLinked,
+    InstancesUnlinked,
     KeyCreated,
     KeyRevoked,
     MasterElected,
@@ -58,6 +60,7 @@ NODE_EVENTS = (NodeJoined, NodeChanged, NodeLinksChanged, NodeLost)
 DOWNLOAD_EVENTS = (DownloadRequested, DownloadCancelled, DownloadStarted, DownloadFinished, DownloadFailed)
 REMOVAL_EVENTS = (RemovalRequested, ModelRemoved, RemovalFailed)
 INSTANCE_EVENTS = (InstancePlaced, InstanceDeleted, InstanceFailed)
+LINK_EVENTS = (InstancesLinked, InstancesUnlinked)
 GENERATION_EVENTS = (GenerationQueued, GenerationDispatched, CancellationRequested, GenerationFinished)
 KEY_EVENTS = (KeyCreated, KeyRevoked)
 MODEL_EVENTS = (ModelAdded, ModelForgotten)
@@ -99,6 +102,8 @@ def subject_of(event: Event) -> Entity:
             return Entity("instance", event.instance.instance_id)
         case InstanceDeleted() | InstanceFailed():
             return Entity("instance", event.instance_id)
+        case InstancesLinked() | InstancesUnlinked():
+            return Entity("instance", event.decode_id)
         case IdleTimeLimited():
             return Entity("model", event.model_id)
         case DownloadRequested() | DownloadCancelled() | DownloadStarted() | DownloadFinished() | DownloadFailed():
@@ -136,7 +141,9 @@ def reasons_of(recorded: Recorded, before: Sequence[Recorded], decision: Sequenc
             found += [one for one in before if _placed_model(one.entry.event, event.model_id)][-1:]
         case GenerationDispatched():
             found += [one for one in before if isinstance(one.entry.event, RunnerReady)][-1:]
-        case GenerationFinished() | InstanceDeleted() | InstanceFailed():
+        case GenerationFinished() | InstanceDeleted() | InstanceFailed() | InstancesUnlinked():
+            if isinstance(event, GenerationFinished) and event.prefill is not None:
+                found += [one for one in before if isinstance(one.entry.event, InstancesLinked)][-1:]
             shown = {one.position for one in before}
             found += [
                 one
@@ -151,13 +158,15 @@ def reasons_of(recorded: Recorded, before: Sequence[Recorded], decision: Sequenc
 
 
 _KEY_COMMANDS = {"CreateKey", "RevokeKey"}
-_INSTANCE_COMMANDS = {"PlaceInstance", "DeleteInstance", "StartDownload", "CancelDownload"}
+_LINK_COMMANDS = {"LinkInstances", "UnlinkInstances"}
+_INSTANCE_COMMANDS = {"PlaceInstance", "DeleteInstance", "StartDownload", "CancelDownload", *_LINK_COMMANDS}
 _MODEL_COMMANDS = {"AddModel", "ForgetModel", "RemoveModel", "LimitIdleTime"}
 _COMMANDS = {"StartGeneration", "CancelGeneration", *_INSTANCE_COMMANDS, *_KEY_COMMANDS, *_MODEL_COMMANDS}
 _BY_FIRST: Mapping[type[Event], str] = {
     GenerationQueued: "StartGeneration",
     InstancePlaced: "PlaceInstance",
     IdleTimeLimited: "LimitIdleTime",
+    InstancesLinked: "LinkInstances",
     CancellationRequested: "CancelGeneration",
     KeyCreated: "CreateKey",
     KeyRevoked: "RevokeKey",
@@ -192,6 +201,8 @@ def _message(decision: Sequence[Event]) -> str:
         return "GenerationEnded"
     if any(isinstance(event, InstanceDeleted) for event in decision):
         return "DeleteInstance"
+    if isinstance(first, InstancesUnlinked):
+        return "UnlinkInstances"
     cancelled = isinstance(first, GenerationFinished) and first.code == "cancelled"
     return "CancelGeneration" if cancelled else "GenerationEnded"
 

@@ -17,7 +17,18 @@ from exo.log.replay import load_state
 Plain = dict[str, object]
 """Something of State as plain data."""
 
-GROUPS = ("nodes", "instances", "runners", "downloads", "generations", "ended", "failures", "keys", "added_models")
+GROUPS = (
+    "nodes",
+    "instances",
+    "runners",
+    "downloads",
+    "generations",
+    "ended",
+    "failures",
+    "keys",
+    "added_models",
+    "prefill_links",
+)
 """The parts of State that hold many things, each by its id."""
 
 
@@ -53,6 +64,7 @@ DiffTold = TypedDict(
         "failures": GroupTold,
         "keys": GroupTold,
         "added_models": GroupTold,
+        "prefill_links": GroupTold,
     },
 )
 """A Diff as plain data."""
@@ -112,6 +124,7 @@ class Diff:
             "failures": told["failures"],
             "keys": told["keys"],
             "added_models": told["added_models"],
+            "prefill_links": told["prefill_links"],
         }
 
 

@@ -7,6 +7,7 @@ from exo.domain.ids import ModelId
 from exo.domain.messages.events import (
     CommandRejected,
     Event,
+    GenerationFinished,
     InstancePlaced,
     ModelAdded,
     NodeChanged,
@@ -20,6 +21,8 @@ Kind = Literal["node", "instance", "runner", "generation", "model", "key", "proc
 _FIELDS: tuple[tuple[str, Kind], ...] = (
     ("node_id", "node"),
     ("instance_id", "instance"),
+    ("prefill_id", "instance"),
+    ("decode_id", "instance"),
     ("runner_id", "runner"),
     ("task_id", "generation"),
     ("model_id", "model"),
@@ -151,5 +154,7 @@ def _inside(event: Event) -> dict[Entity, str]:
             for shard in instance.shards:
                 ids += [Entity("node", shard.node_id), Entity("runner", shard.runner_id)]
             return dict.fromkeys(ids, "")
+        case GenerationFinished() if event.prefill is not None:
+            return {Entity("instance", event.prefill.instance_id): ""}
         case _:
             return {}

@@ -20,6 +20,8 @@ from exo.domain.messages.events import (
     InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
+    InstancesLinked,
+    InstancesUnlinked,
     KeyCreated,
     KeyRevoked,
     MasterElected,
@@ -40,6 +42,7 @@ from exo.domain.messages.events import (
     RunnerStopped,
     RunnerWarming,
 )
+from exo.domain.prefill import PrefillAttempt
 from exo.log.explain.entities import short
 
 Hosts = Mapping[str, str]
@@ -80,6 +83,8 @@ def sentence(event: Event, hosts: Hosts) -> str:
         case IdleTimeLimited():
             until = "until somebody needs the room" if event.seconds is None else f"{event.seconds:g} s"
             return f"{event.model_id} stays {until} when nobody asks for it"
+        case InstancesLinked() | InstancesUnlinked():
+            return _link(event)
         case RunnerStarted():
             return f"runner {short(event.runner_id)} was started as process {short(event.process)}"
         case RunnerJoining():
@@ -96,10 +101,8 @@ def sentence(event: Event, hosts: Hosts) -> str:
             return f"runner {short(event.runner_id)} stopped as it was told"
         case GenerationQueued() | GenerationDispatched() | CancellationRequested() | GenerationFinished():
             return _generation(event)
-        case KeyCreated():
-            return f"the key {event.key} was made, for {' and '.join(event.scopes)}"
-        case KeyRevoked():
-            return f"the key {event.key} was revoked, for ever"
+        case KeyCreated() | KeyRevoked():
+            return _key(event)
         case CommandRejected():
             return f"{event.command} was refused, {event.code}: {event.reason}"
         case Compacted():
@@ -146,6 +149,17 @@ def _instance(event: InstancePlaced | InstanceDeleted | InstanceFailed, hosts: H
             return f"instance {short(event.instance_id)} was given up: {event.reason}"
 
 
+def _key(event: KeyCreated | KeyRevoked) -> str:
+    if isinstance(event, KeyRevoked):
+        return f"the key {event.key} was revoked, for ever"
+    return f"the key {event.key} was made, for {' and '.join(event.scopes)}"
+
+
+def _link(event: InstancesLinked | InstancesUnlinked) -> str:
+    pair = f"instance {short(event.prefill_id)} prefills for instance {short(event.decode_id)}"
+    return f"{pair} from now on" if isinstance(event, InstancesLinked) else f"{pair} no more: {event.reason}"
+
+
 def _generation(
     event: GenerationQueued | GenerationDispatched | CancellationRequested | GenerationFinished,
 ) -> str:
@@ -171,4 +185,12 @@ def _ending(event: GenerationFinished) -> str:
         return f"{event.code}: {event.error}" if event.code else event.error
     usage, times = event.usage, event.timings
     tokens = f"{usage.prompt_tokens} tokens in ({usage.cached_tokens} cached), {usage.completion_tokens} out"
-    return f"{tokens}; waited {times.wait:.2f} s, prefill {times.prefill:.2f} s, decode {times.decode:.2f} s"
+    prefill = "" if event.prefill is None else f"; {_prefilled(event.prefill)}"
+    return f"{tokens}; waited {times.wait:.2f} s, prefill {times.prefill:.2f} s, decode {times.decode:.2f} s{prefill}"
+
+
+def _prefilled(attempt: PrefillAttempt) -> str:
+    who = f"instance {short(attempt.instance_id)}"
+    if attempt.error:
+        return f"{who} was asked to prefill and did not, after {attempt.seconds:.2f} s: {attempt.error}"
+    return f"{who} prefilled {attempt.tokens} tokens of it, which took {attempt.seconds:.2f} s of the wait"

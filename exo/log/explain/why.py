@@ -14,6 +14,7 @@ from exo.domain.messages.events import (
     InstanceDeleted,
     InstanceFailed,
     InstancePlaced,
+    InstancesLinked,
     NodeChanged,
     NodeJoined,
     Recorded,
@@ -94,10 +95,11 @@ class _Chain:
             await self._waiting(queued.entry.event.model_id, queued.position, waited_until)
         if end is not None:
             await self._with(end)
+            await self._linked(end)
 
     async def instance(self, entity: Entity) -> None:
         """A placement: who asked for it, what became of its runners, and how it ended."""
-        own = await self._all(entity, causes.INSTANCE_EVENTS)
+        own = await self._all(entity, (*causes.INSTANCE_EVENTS, *causes.LINK_EVENTS))
         self.add(own)
         for one in own:
             match one.entry.event:
@@ -184,6 +186,15 @@ class _Chain:
                 await self._asked(one, one.entry.event)
                 for runner_id in one.entry.event.instance.runner_ids:
                     await self._runner_around(Entity("runner", runner_id), one.position, position, until)
+
+    async def _linked(self, end: Recorded) -> None:
+        """Who was asked to prefill for a generation, and by which link."""
+        event = end.entry.event
+        if isinstance(event, GenerationFinished) and event.prefill is not None:
+            prefill = Entity("instance", event.prefill.instance_id)
+            for types in ((InstancePlaced,), (InstancesLinked,)):
+                wanted = Filter(frozenset([prefill]), _names(types))
+                self.add(await last_matching(self.reader, wanted, 1, 0, end.position))
 
     async def _runner_around(self, runner: Entity, placed: int, given: int, until: int) -> None:
         started = Filter(frozenset([runner]), _names((RunnerStarted,)))
