@@ -66,9 +66,12 @@ def _given(**options: object) -> dict[str, Any]:
 def _show(answer: Mapping[str, Any], console: Console) -> None:
     if not console.is_terminal:
         console.width = 200  # a pipe has no edge to cut reasons at
-    table = Table("engine", "sharding", "backend", "nodes", Column("where, or why not", overflow="fold"))
+    where = Column("where, or why not", overflow="fold")
+    table = Table("engine", "sharding", "backend", "nodes", Column("tokens/s", justify="right"), where)
     for one in answer["previews"]:
         shards = [f"{shard['name']} {shard['needed_bytes'] / 1e9:.2f} GB" for shard in one["shards"]]
-        where = ", ".join(shards) if one["offered"] else one["reason"]
-        table.add_row(one["engine"], one["sharding"], one["backend"], str(one["nodes"]), where)
+        place = ", ".join(shards) if one["offered"] else one["reason"]
+        speed = one["tokens_per_second"]
+        measured = "" if speed is None else f"{speed:.1f}"
+        table.add_row(one["engine"], one["sharding"], one["backend"], str(one["nodes"]), measured, place)
     console.print(table)

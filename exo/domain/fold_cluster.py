@@ -8,8 +8,9 @@ from typing import assert_never
 
 from immutables import Map
 
-from exo.domain import fold_idle
-from exo.domain.ids import InstanceId, ModelId
+from exo.domain import fold_idle, fold_speeds
+from exo.domain.ids import InstanceId
+from exo.domain.instance import Instance
 from exo.domain.messages.events import (
     DownloadCancelled,
     DownloadFailed,
@@ -200,12 +201,14 @@ def runner_moved(state: State, event: RunnerEvent, time: float) -> StateChanges:
     moved = runner.replaced({"since": time, **_runner_changes(runner, event)})
     changes: StateChanges = {"runners": state.runners.set(event.runner_id, moved)}
     if event.type == "RunnerReady":
-        changes.update(_ready(state, state.instances[runner.instance_id].model_id, time))
+        changes.update(_ready(state, state.instances[runner.instance_id], event.tokens_per_second, time))
     return changes
 
 
-def _ready(state: State, model_id: ModelId, time: float) -> StateChanges:
+def _ready(state: State, instance: Instance, tokens_per_second: float, time: float) -> StateChanges:
+    model_id = instance.model_id
     changes = fold_idle.used(state, model_id, time)
+    changes["speeds"] = fold_speeds.measured(state, instance, tokens_per_second)
     if model_id in state.failures:
         changes["failures"] = state.failures.delete(model_id)
     return changes

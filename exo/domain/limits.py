@@ -59,6 +59,8 @@ HEADROOM_PERCENT = 110
 """Weights and KV cache times this must fit: a 230 GB model does not run on a 256 GB machine."""
 HEADROOM_PERCENT_VLLM = 130
 """vLLM has its own buffers besides."""
+FASTER = 1.1
+"""An engine counts as faster than another if it was measured so many times as fast: less is noise."""
 UNIFIED_SHARE = 0.75
 """Of memory shared with a GPU, the part that models may fill."""
 

@@ -67,6 +67,8 @@ class ModelCard(Frozen):
     context: PositiveInt
     """Longest prompt plus output, in tokens."""
     quantization: Quantization = "none"
+    quantized_by: str = ""
+    """Whose way it is: `mlx`, or as `quant_method` in `config.json` has it; empty: nobody's, or not known."""
     supports_tensor: bool = False
     """Whether mlx-lm can shard it by tensor; the head counts must divide besides."""
     license: str = ""

@@ -18,9 +18,12 @@ from exo.domain.persistent_map import PersistentMap
 from exo.domain.prefill import PrefillLink
 from exo.domain.runner_status import Failed, Ready, RunnerStatus, Stopped, Waiting
 from exo.domain.sampling import FinishReason, Timings, Usage
+from exo.domain.shard import EngineName
 
 ENDED_KEPT = 100
 """Ended generations that stay in State; all of them stay in the log's projection."""
+SPEEDS_KEPT = 200
+"""Measured speeds that stay in State."""
 
 
 class Node(Frozen):
@@ -125,6 +128,20 @@ class IdleLimit(Frozen):
     """When it was last told, ready, or used; while a generation of it is live it is not idle."""
 
 
+class Speed(Frozen):
+    """What a model's warm-up measured, where one node has all of it."""
+
+    node_id: NodeId
+    engine: EngineName
+    model_id: ModelId
+    tokens_per_second: NonNegativeFloat
+    """Of one stream."""
+
+    def is_of(self, node_id: NodeId, engine: EngineName, model_id: ModelId) -> bool:
+        """Whether it was measured of these."""
+        return (self.node_id, self.engine, self.model_id) == (node_id, engine, model_id)
+
+
 class State(Frozen):
     """The cluster at one position of the log."""
 
@@ -152,6 +169,8 @@ class State(Frozen):
     """Those that somebody made known, beside those that exo knows by itself."""
     prefill_links: PersistentMap[InstanceId, PrefillLink] = Field(default_factory=Map[InstanceId, PrefillLink])
     """By the instance that decodes."""
+    speeds: tuple[Speed, ...] = ()
+    """The last SPEEDS_KEPT, oldest first; of a node, an engine and a model the newest alone."""
 
 
 class StateChanges(TypedDict, total=False):
@@ -172,6 +191,7 @@ class StateChanges(TypedDict, total=False):
     keys: Map[KeyName, Key]
     added_models: Map[ModelId, ModelCard]
     prefill_links: Map[InstanceId, PrefillLink]
+    speeds: tuple[Speed, ...]
 
 
 def download_key(node_id: NodeId, model_id: ModelId) -> str:

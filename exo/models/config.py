@@ -48,6 +48,7 @@ def card_of(
         weight_bytes=weight_bytes,
         context=_whole(origin, flat, *CONTEXT_KEYS),
         quantization=_quantization(origin, flat) or plain or _plain(flat),
+        quantized_by=_quantized_by(flat),
         supports_tensor=supports_tensor(family),
         sources=sources,
     )
@@ -97,12 +98,23 @@ def _quantization(origin: str, config: JsonObject) -> Quantization | None:
     mode = settings.get("mode") or settings.get("quant_method") or "affine"
     if mode == "mxfp4":
         return "mxfp4"
+    if mode == "fp8":
+        return "8bit"
     bits = settings.get("bits")
     if isinstance(bits, int) and bits in BITS:
         return BITS[bits]
     raise Rejected(
         f"{origin}: weights quantized by {mode!r} at {bits} bits are not known: fetch an MLX conversion of it"
     )
+
+
+def _quantized_by(config: JsonObject) -> str:
+    """MLX alone writes `quantization`; it writes the other, which all write, besides."""
+    if isinstance(config.get("quantization"), dict):
+        return "mlx"
+    settings = config.get("quantization_config")
+    method = settings.get("quant_method") if isinstance(settings, dict) else None
+    return method if isinstance(method, str) else ""
 
 
 def _plain(config: JsonObject) -> Quantization:

@@ -9,7 +9,9 @@ import sys
 import threading
 import time
 import traceback
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import cast
 
 import exo
@@ -141,7 +143,8 @@ def warm_up(engine: Engine) -> float:
     times: list[float] = []
     while engine.in_flight:
         times += [time.monotonic() for output in engine.step() if isinstance(output, TokenOutput)]
-    return (len(times) - 1) / max(1e-6, times[-1] - times[0]) if len(times) > 1 else 0.0
+    pauses = [later - earlier for earlier, later in pairwise(times)]
+    return 1 / max(1e-6, median(pauses)) if pauses else 0.0  # not the mean: the first step may compile
 
 
 def _warm_up_prompt(engine: Engine) -> list[int]:

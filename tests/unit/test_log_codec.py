@@ -25,7 +25,7 @@ LATER_FACTS = (
 """Fields that version 2 has besides."""
 CARD = (
     '{"model_id":"a/b","family":"llama","layers":1,"hidden_size":1,"heads":1,"kv_heads":1,"head_dim":1,'
-    '"weight_bytes":1,"context":1,"quantization":"4bit","supports_tensor":false,"license":"","abilities":[],'
+    '"weight_bytes":1,"context":1,"quantization":"4bit","quantized_by":"mlx","supports_tensor":false,"license":"","abilities":[],'
     '"sources":[{"type":"folder","path":"/m"},{"type":"hub","repository":"a/b","revision":"main"},'
     '{"type":"wheel","package":"p","version":"1","file":"f","sha256":"0","bytes":1}]}'
 )

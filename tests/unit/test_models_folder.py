@@ -48,20 +48,22 @@ def test_a_card_has_the_folders_figures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
-        ({}, "float16"),
-        ({"quantization": {"group_size": 64, "bits": 4}}, "4bit"),
-        ({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}}, "mxfp4"),
-        ({"quantization_config": {"quant_method": "mxfp4"}}, "mxfp4"),
-        ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, "8bit"),
+        ({}, ("float16", "")),
+        ({"quantization": {"group_size": 64, "bits": 4}, "quantization_config": {"bits": 4}}, ("4bit", "mlx")),
+        ({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}}, ("mxfp4", "mlx")),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, ("mxfp4", "mxfp4")),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, ("8bit", "gptq")),
+        ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, ("8bit", "fp8")),
     ],
 )
-def test_the_quantization_is_read(tmp_path: Path, extra: dict[str, Any], expected: str) -> None:
-    assert card_from_folder(model_folder(tmp_path, {**CONFIG, **extra}), ID).quantization == expected
+def test_the_quantization_is_read(tmp_path: Path, extra: dict[str, Any], expected: tuple[str, str]) -> None:
+    card = card_from_folder(model_folder(tmp_path, {**CONFIG, **extra}), ID)
+    assert (card.quantization, card.quantized_by) == expected
 
 
 def test_an_unknown_quantization_is_refused(tmp_path: Path) -> None:
-    folder = model_folder(tmp_path, {**CONFIG, "quantization_config": {"quant_method": "fp8"}})
-    with pytest.raises(Rejected, match=r"config\.json: weights quantized by 'fp8' .*: fetch an MLX conversion"):
+    folder = model_folder(tmp_path, {**CONFIG, "quantization_config": {"quant_method": "quip"}})
+    with pytest.raises(Rejected, match=r"config\.json: weights quantized by 'quip' .*: fetch an MLX conversion"):
         card_from_folder(folder, ID)
 
 

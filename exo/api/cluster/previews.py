@@ -50,7 +50,8 @@ class ShardPreview(TypedDict):
 
 
 class WayPreview(TypedDict):
-    """One way of placing it. `code` and `reason` say why it is not offered, or by which figures it is."""
+    """One way of placing it. `code` and `reason` say why it is not offered, or by which figures it is.
+    `tokens_per_second` is what was measured when this engine last loaded it there; null where it never did."""
 
     engine: EngineName
     sharding: Sharding
@@ -61,6 +62,7 @@ class WayPreview(TypedDict):
     shards: list[ShardPreview]
     code: str | None
     reason: str
+    tokens_per_second: float | None
 
 
 class Previews(TypedDict):
@@ -106,6 +108,7 @@ def _plain(preview: Preview, names: Mapping[NodeId, str]) -> WayPreview:
         "shards": [] if placement is None else shards(placement, names),
         "code": preview.code,
         "reason": preview.reason,
+        "tokens_per_second": preview.tokens_per_second,
     }
 
 

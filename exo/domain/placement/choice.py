@@ -13,6 +13,7 @@ from exo.domain.placement.rdma import Mesh, find_mesh
 from exo.domain.placement.request import Placement, PlacementRequest, Refused, RefusedCode, Share
 from exo.domain.placement.rings import Hops, find_ring
 from exo.domain.placement.sharding import pipeline_layers, tensor_problem
+from exo.domain.placement.speed import fastest
 from exo.domain.placement.survey import Survey, survey
 from exo.domain.shard import Sharding
 from exo.domain.state import State
@@ -25,14 +26,16 @@ def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NO
     """The best nodes for a model, by rank, or why none can take it. `leaving`: instances that count as gone.
 
     Candidates are single nodes, and groups of nodes that measured links join in a directed ring; for vLLM, single nodes
-    alone. Needed are (weights + keys and values for the context) x 1.1, for vLLM x 1.3. A node counts with its memory
-    where nothing is placed, else with what is free of it. The fewest nodes win, then those with most of the model on
-    their disks, then the most free memory. Where no engine is asked for, it is the first that has a place for it of
-    those that nodes have; where none has, the first one's reason is told.
+    alone. Needed are (weights + keys and values for the context) x 1.1, for vLLM x 1.3. A node counts with its memory,
+    for vLLM on GPUs with theirs, where nothing is placed, else with what is free of it. The fewest nodes win, then
+    those with most of the model on their disks, then the most free memory. Where no engine is asked for, it is the
+    first that has a place for it of those that nodes have, unless another was measured to be faster on the same node;
+    where none has a place, the first one's reason is told.
     """
     ways = [replace(request, engine=engine) for engine in engines_for(state, request)]
     answers = [_place(state, way, leaving) for way in ways]
-    return next((answer for answer in answers if isinstance(answer, Placement)), answers[0])
+    placements = [answer for answer in answers if isinstance(answer, Placement)]
+    return fastest(state, request.card.model_id, placements) if placements else answers[0]
 
 
 def _place(state: State, request: PlacementRequest, leaving: Set[InstanceId]) -> Placement | Refused:

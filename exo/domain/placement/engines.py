@@ -3,7 +3,7 @@
 from exo.domain.model_card import ModelCard
 from exo.domain.placement.request import PlacementRequest
 from exo.domain.shard import EngineName
-from exo.domain.state import State
+from exo.domain.state import Node, State
 
 MLX_COMMUNITY = "mlx-community/"
 """Whose conversions are in MLX's own format."""
@@ -24,11 +24,33 @@ def engines_for(state: State, request: PlacementRequest) -> list[EngineName]:
 
 def is_mlx_format(card: ModelCard) -> bool:
     """Whether its weights are quantized in MLX's own way."""
-    return card.model_id.startswith(MLX_COMMUNITY) and card.quantization not in UNQUANTIZED
+    is_mlx = card.quantized_by == "mlx" or card.model_id.startswith(MLX_COMMUNITY)
+    return is_mlx and card.quantization not in UNQUANTIZED
 
 
 def why_not(card: ModelCard, engine: EngineName) -> str:
     """Why an engine does not read a model's weights; empty where it does."""
     if engine == "vllm" and is_mlx_format(card):
         return f"vLLM does not read MLX's {card.quantization} weights: choose an unquantized conversion"
+    if engine == "mlx" and card.quantized_by == "fp8":
+        return "MLX does not read fp8 weights: place it on vLLM, or choose an MLX conversion"
     return ""
+
+
+def why_not_on(node: Node, card: ModelCard, engine: EngineName) -> str:
+    """Why a node cannot run a model on an engine, as what follows on its name; empty where it can."""
+    if card.model_id not in node.holdings:
+        return f"cannot get {card.model_id}"
+    if engine not in node.facts.engines:
+        facts = node.facts.facts_of(engine)
+        return f"has no {engine}" if facts is None or not facts.problem else f"has no {engine}: {facts.problem}"
+    if engine == "mlx" and is_mlx_format(card) and _has_cuda(node):
+        return (
+            f"has a CUDA GPU, for which MLX has no matrix product of {card.quantization} weights: choose an "
+            "unquantized conversion, which vLLM reads"
+        )
+    return ""
+
+
+def _has_cuda(node: Node) -> bool:
+    return node.facts.system != "darwin" and bool(node.facts.gpus)

@@ -34,7 +34,8 @@ def no_engine(found: Survey) -> str:
     """Who lacks the engine or the model."""
     lacking = [room.name for room in found.rooms if room.node.node_id in found.request.node_ids]
     who = f"of {', '.join(lacking)} not every one has" if lacking else "no node has"
-    return f"{who} both {found.request.card.model_id} and an engine that runs it ({found.request.runs_in})"
+    reasons = "; ".join(f"{room.name} {room.why_not}" for room in found.rooms if not room.can_run)
+    return f"{who} both {found.request.card.model_id} and an engine that runs it ({found.request.runs_in}): {reasons}"
 
 
 def too_few(found: Survey, wanted: int) -> str:
@@ -81,7 +82,7 @@ def _needs(found: Survey) -> str:
 
 def _figures(room: Room) -> str:
     if not room.can_run:
-        return f"{room.name} has no engine for it or cannot get it"
+        return f"{room.name} {room.why_not}"
     held = "has it on disk" if room.held == 1 else f"has {room.held:.0%} of it on disk" if room.held else ""
     return f"{room.name} can give {size(room.usable)} and {held or 'would have to fetch it'}"
 

@@ -7,6 +7,8 @@ from exo.domain import limits
 from exo.domain.ids import InstanceId, NodeId
 from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
+from exo.domain.placement.engines import why_not_on
+from exo.domain.placement.gpus import gpu_bytes
 from exo.domain.placement.request import PlacementRequest
 from exo.domain.shard import EngineName, Shard, Sharding
 from exo.domain.state import Node, State, names_of
@@ -21,14 +23,20 @@ class Room:
     node: Node
     name: str
     """Of its machine, as people tell it from the others."""
-    can_run: bool
-    """Whether it has the engine, and the model or a way to get it."""
+    why_not: str
+    """Why it cannot run the model, as what follows on its name; empty: it has what it needs, or a way to get it."""
     usable: int
-    """Bytes that count: all of its memory where nothing is placed, else what is free of it and promised to nobody."""
+    """Bytes that count: all of its memory where nothing is placed, else what is free of it and promised to nobody. For
+    vLLM on GPUs, of theirs."""
     free: int
     """Bytes that are free now; of nodes that are alike otherwise, the one with most wins."""
     held: float
     """The part of the model that is on its disk, 0 to 1."""
+
+    @property
+    def can_run(self) -> bool:
+        """Whether it could run the model if it fitted."""
+        return not self.why_not
 
 
 def needed_bytes(card: ModelCard, context: int, engine: EngineName = "mlx") -> int:
@@ -71,17 +79,20 @@ def rooms(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NO
 def _room(state: State, node: Node, name: str, request: PlacementRequest, leaving: Set[InstanceId]) -> Room:
     card = request.card
     holding = node.holdings.get(card.model_id)
-    whole = _whole(node)
-    promised = _promised(state, node, leaving)
+    of_gpus = gpu_bytes(node, request.runs_in, card)
+    whole = _whole(node) if of_gpus is None else of_gpus
+    promised = _promised(state, node, leaving, of_gpus is not None)
     left = whole - promised.staying
+    # State does not know what else is in a GPU's own memory.
+    available = node.available_bytes if of_gpus is None else left
     # What leaves is still in memory: nothing can be said of what will be free, but of what is promised.
-    beside = left if promised.leaves else min(node.available_bytes, left)
+    beside = left if promised.leaves else min(available, left)
     return Room(
         node=node,
         name=name,
-        can_run=holding is not None and request.runs_in in node.facts.engines,
+        why_not=why_not_on(node, card, request.runs_in),
         usable=max(0, beside) if promised.stays else whole,
-        free=max(0, beside) if promised.stays else node.available_bytes,
+        free=max(0, beside) if promised.stays else available,
         held=0.0 if holding is None else 1.0 if holding.status == "ready" else holding.held,
     )
 
@@ -100,8 +111,13 @@ class _Promised:
     leaves: bool
 
 
-def _promised(state: State, node: Node, leaving: Set[InstanceId]) -> _Promised:
-    placed = [one for one in state.instances.values() if node.node_id in one.node_ids]
+def _promised(state: State, node: Node, leaving: Set[InstanceId], on_gpus: bool) -> _Promised:
+    """Of what is in the same memory: the GPUs' own, or the machine's."""
+    placed = [
+        one
+        for one in state.instances.values()
+        if node.node_id in one.node_ids and (gpu_bytes(node, one.engine, one.card) is not None) == on_gpus
+    ]
     staying = [one for one in placed if one.instance_id not in leaving]
     return _Promised(
         staying=sum(promised_bytes(one, node.node_id) for one in staying),

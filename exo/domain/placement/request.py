@@ -21,7 +21,7 @@ RefusedCode = Literal[
     "insufficient_memory",
     "not_offered",
 ]
-"""Why a model has no place. `not_offered` is of previews alone: it would fit, and would not run."""
+"""Why a model has no place. `not_offered`: the engine does not read its weights."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,12 @@ def tensor_problem(card: ModelCard, ranks: int) -> str | None:
     return f"{' and '.join(odd)} do not divide by {ranks}: {hint}"
 
 
+def slices_most(card: ModelCard, most: int) -> int:
+    """The largest number of GPUs of one machine, up to `most`, over which vLLM divides a model: its heads divide."""
+    counts = range(most, 1, -1)
+    return next((count for count in counts if card.heads % count == 0 and card.kv_heads % count == 0), 1)
+
+
 def tensor_sizes(card: ModelCard) -> list[int]:
     """The numbers of ranks, from two to TENSOR_MOST, over which the model's shape can be cut."""
     return [ranks for ranks in range(2, TENSOR_MOST + 1) if not _odd(card, ranks)]
