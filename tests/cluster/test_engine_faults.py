@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.chats import Chat, script, words
 from tests.cluster.history import assert_sound
+from tests.cluster.node_contract import NodeContract
 from tests.stack import Stack, wait_until
 
 STEP_TIMEOUT = 2.0
@@ -57,6 +58,15 @@ def test_an_engine_that_is_lost_takes_its_requests_along_and_comes_back(
     assert victim.text == "".join(words(3))
     assert (whole.status, neighbour.status) == (502, 200)
     assert Chat(node, "the next one").wait(20).text == "the next one"
+
+
+class TestScriptedNode(NodeContract):
+    """All of the contract."""
+
+    model = "scripted"
+    story = script(400, 0.02)
+    answer = "capital"
+    """It says what it is asked."""
 
 
 def test_a_fault_before_the_first_token_is_an_http_error_also_for_a_stream(node: Stack) -> None:

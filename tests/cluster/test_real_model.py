@@ -1,8 +1,6 @@
 """A node with a real model: the embedded one, on MLX."""
 
 import json
-import os
-import signal
 from typing import Any, Literal
 
 import httpx
@@ -12,7 +10,7 @@ from pydantic import BaseModel
 
 from exo.models.catalog import EMBEDDED
 from tests.cluster.chats import Chat
-from tests.cluster.history import assert_sound
+from tests.cluster.node_contract import NodeContract
 from tests.conftest import needs_mlx
 from tests.stack import Stack, wait_until
 
@@ -34,13 +32,14 @@ def test_it_knows_the_capital_of_france(real_stack: Stack) -> None:
     assert whole.text == answer.text
 
 
-def test_a_runner_killed_in_the_middle_of_an_answer_is_an_error_and_then_all_is_well(real_stack: Stack) -> None:
-    long = ask(real_stack, "Tell me a long story about the sea.", max_tokens=400).wait_text(5)
-    (runner,) = real_stack.runner_pids()
-    os.kill(runner, signal.SIGKILL)
-    assert (long.wait(5).outcome, long.code) == ("error", "runner_failed")
-    assert "Paris" in ask(real_stack, max_tokens=20).wait(60).text
-    assert_sound(real_stack, model=EMBEDDED)
+class TestMlxNode(NodeContract):
+    """All of the contract."""
+
+    model = EMBEDDED
+
+    @pytest.fixture
+    def node(self, real_stack: Stack) -> Stack:
+        return real_stack
 
 
 def test_a_prompt_that_takes_long_to_read_holds_nobody_up(real_stack: Stack) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from engine_calls import alone, drain, prompt, step_until, tokens_by_task
-from engine_contract import QUESTION, EngineContract, Reference
+from engine_contract import ENDLESS, QUESTION, Reference
+from model_contract import ModelContract
 
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
-from exo.errors import Fatal, Rejected
+from exo.errors import Fatal
 from exo.models.catalog import embedded
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, PrefillOutput
@@ -51,12 +52,21 @@ def engine(loaded: Engine) -> Engine:
 
 
 @pytest.fixture
+def tight(folder: Path, cache: Path) -> Iterator[Engine]:
+    made = make_engine("mlx", cache)
+    card = embedded().model_copy(update={"context": ENDLESS})
+    made.load(builders.whole(card), folder, lambda done, total: None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def reference(folder: Path) -> Reference:
     """mlx-lm by itself."""
     return lambda prompts, most: [greedy_tokens(folder, list(tokens), most) for tokens in prompts]
 
 
-class TestMlxEngine(EngineContract):
+class TestMlxEngine(ModelContract):
     """All of the contract."""
 
 
@@ -94,19 +104,6 @@ def test_prefill_is_reported_to_the_last_token(tiny_model: TinyModels) -> None:
     assert seen[-1] == 700
     assert len(seen) > 2
     tiny.close()
-
-
-def test_a_request_that_memory_cannot_hold_is_refused_before_prefill_with_both_numbers(
-    folder: Path, cache: Path
-) -> None:
-    large = make_engine("mlx", cache)
-    endless = embedded().model_copy(update={"context": 10**9})
-    large.load(builders.whole(endless), folder, lambda done, total: None)
-    with pytest.raises(Rejected, match=r"needs 100000003 tokens .* memory holds \d+") as refused:
-        large.submit(A, [5, 6, 7], SamplingParams(max_tokens=10**8))
-    assert refused.value.code == "context_length_exceeded"
-    large.submit(A, [5, 6, 7], SamplingParams())
-    large.close()
 
 
 def test_loading_reports_every_layer_and_closing_may_be_repeated(folder: Path, cache: Path) -> None:

@@ -4,22 +4,25 @@ It looks to the runner like any other: prompts are tokens, several requests run 
 """
 
 import logging
+import math
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import assert_never
 
 from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
+from exo.domain.logprobs import TokenLogprobs
 from exo.domain.model_card import ModelCard
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected, Retryable
 from exo.models.vector_form import VectorForm
-from exo.runner.engines.admission import completion_limit, context_limit, limit_asked_for
+from exo.runner.engines.admission import check_fitting, completion_limit, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, Progress, TokenOutput, VectorOutput
+from exo.runner.engines.logprobs import told_logprobs
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
 from exo.runner.engines.script import Fault, Script, parse_script
 from exo.runner.engines.scripted_states import StateRun, check_state
@@ -35,6 +38,8 @@ CRASH_EXIT_CODE = 70
 """`EX_SOFTWARE` of sysexits.h."""
 
 VECTOR_FORM = VectorForm(shorter=True)
+ROOM = 10**6
+"""Tokens of one request that it says its memory holds."""
 LONGEST_WAIT = 0.05
 """Seconds that one `step` waits at most, so that a slow request does not hold up what came in meanwhile."""
 
@@ -48,6 +53,8 @@ class _Run:
     script: Script
     tokens: list[int]
     limit: int
+    logprobs: int | None
+    """As the request asked."""
     due: float
     """When the next output comes, on the clock `time.monotonic`."""
     cached: int = 0
@@ -119,7 +126,9 @@ class ScriptedEngine:
         With a `state` of its prompt there is no prefill to wait for.
         """
         context = context_limit(params, self._card_for(task_id).context)
-        limit = completion_limit(len(prompt), limit_asked_for(params, len(prompt), context), context)
+        asked = limit_asked_for(params, len(prompt), context)
+        limit = completion_limit(len(prompt), asked, context)
+        check_fitting(len(prompt), asked, ROOM)
         script = parse_script(self._tokenizer.text(prompt))
         cached = 0 if state is None else self._taken_in(state, prompt)
         self._runs[task_id] = _Run(
@@ -128,6 +137,7 @@ class ScriptedEngine:
             script=script,
             tokens=[self._tokenizer.token(piece) for piece in script.tokens],
             limit=limit,
+            logprobs=params.logprobs,
             due=time.monotonic() + (0 if cached else script.prefill),
             cached=cached,
         )
@@ -218,7 +228,13 @@ class ScriptedEngine:
         fault = run.script.fault
         if fault is not None and run.emitted >= fault.after:
             return _fail(run.task_id, fault)
-        return _next_token(run)
+        token = _next_token(run)
+        return token if run.logprobs is None else replace(token, logprobs=self._logprobs(token.token, run.logprobs))
+
+    def _logprobs(self, token: int, count: int) -> TokenLogprobs:
+        """The script's token is certain, and all others are impossible."""
+        others = [(one, -math.inf) for one in range(count) if one != token]
+        return told_logprobs(token, 0.0, [(token, 0.0), *others][:count], self._tokenizer.token_bytes)
 
 
 def _next_token(run: _Run) -> TokenOutput:

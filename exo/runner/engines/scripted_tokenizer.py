@@ -84,7 +84,7 @@ class ScriptedTokenizer:
         try:
             return bytes(prompt).decode()
         except ValueError as error:
-            raise Rejected("the prompt is not the bytes of a text", code="invalid_script") from error
+            raise Rejected("the prompt is not the bytes of a text") from error
 
     def token(self, piece: str | Sequence[int]) -> int:
         """The token that stands for `piece`: text or raw bytes."""
