@@ -1,14 +1,11 @@
-"""mlx-lm by itself in one process, driven by lines of JSON: the yardstick for everything around it.
+"""mlx-lm by itself in one process: the yardstick for everything around it. It takes orders (`bench.orders`)."""
 
-In: {"prompts": [[token, ...], ...], "max_tokens": n}. Out: {"tokens": n, "seconds": s}. The first line out is "ready".
-"""
-
-import json
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+from bench.orders import take_orders
 from exo.runner.engines.mlx.blas import bind_fast_blas
 
 
@@ -21,15 +18,13 @@ def main() -> None:
 
     model, tokenizer = load(str(folder))[:2]
     generator = BatchGenerator(model, stop_tokens=[[token] for token in cast("set[int]", tokenizer.eos_token_ids)])
-    print("ready", flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        began = time.perf_counter()
-        generator.insert(order["prompts"], [order["max_tokens"]] * len(order["prompts"]))
-        tokens = 0
+
+    def tokens(prompts: list[list[int]], max_tokens: int) -> Iterator[int]:
+        generator.insert(prompts, [max_tokens] * len(prompts))
         while responses := generator.next_generated():
-            tokens += len(responses)
-        print(json.dumps({"tokens": tokens, "seconds": time.perf_counter() - began}), flush=True)
+            yield from (response.uid for response in responses)
+
+    take_orders(tokens)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is compared, each in a process of its own: bare mlx-lm, mlx_lm.server, and exo's whole stack."""
+"""What is compared, each in its own process: a library by itself, its server, our engine, and exo's whole stack."""
 
 import json
 import os
@@ -6,18 +6,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from bench.figures import Measured
+from exo.domain.limits import SLOTS
+from exo.domain.shard import EngineName
+from exo.runner.engines.vllm.environment import SETTINGS as VLLM_SETTINGS
 from tests.stack import free_port
 
-BARE, ENGINE = "bench.bare_mlx", "bench.engine_process"
-ORDERS = {BARE, ENGINE}
+ENGINE = "bench.engine_process"
+ORDERS = {"bench.bare_mlx", "bench.bare_vllm", ENGINE}
 """Modules of processes that take orders on standard input and answer on standard output."""
+VLLM_CACHE_BYTES = 2**30
+"""Of keys and values: 23,000 tokens of SmolLM2 in float32."""
 
 READY_PATIENCE = 90.0
 """Seconds that a contender may take to load."""
@@ -49,17 +55,29 @@ Generate = Callable[[list[list[int]], int], Measured]
 """Called with prompts as tokens and the number of tokens to generate."""
 
 
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What an engine stands on, and is compared with."""
+
+    engine: EngineName
+    bare_name: str
+    bare_module: str
+    server_name: str
+    server: Callable[[Path, Path], AbstractContextManager[str]]
+    """From the model's folder and a place for logs to the server's base URL."""
+
+
 @contextmanager
-def bare(folder: Path, work: Path) -> Generator[Generate]:
-    """Bare mlx-lm."""
-    with _ordered(["-m", BARE, str(folder), str(work / "cache")], work / "bare.log") as generate:
+def bare(library: Library, folder: Path, work: Path) -> Generator[Generate]:
+    """The library by itself."""
+    with _ordered(["-m", library.bare_module, str(folder), str(work / "cache")], work / "bare.log") as generate:
         yield generate
 
 
 @contextmanager
-def engine(folder: Path, work: Path, threads: int = 1) -> Generator[Generate]:
+def engine(name: EngineName, folder: Path, work: Path, threads: int = 1) -> Generator[Generate]:
     """Our engine by itself, on as many threads as it finds free cores for, at most `threads`."""
-    arguments = ["-m", ENGINE, str(folder), str(work / "cache"), "--threads", str(threads)]
+    arguments = ["-m", ENGINE, str(folder), str(work / "cache"), "--engine", name, "--threads", str(threads)]
     with _ordered(arguments, work / f"engine-{threads}.log") as generate:
         yield generate
 
@@ -115,6 +133,20 @@ def mlx_server(folder: Path, work: Path) -> Generator[str]:
 
 
 @contextmanager
+def vllm_server(folder: Path, work: Path) -> Generator[str]:
+    """vLLM's own OpenAI server, as its package starts it: its engine has a process of its own; its base URL."""
+    port = free_port()
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--block-size", "32"]
+    command += ["--kv-cache-memory-bytes", str(VLLM_CACHE_BYTES), "--max-num-seqs", str(SLOTS), "--enforce-eager"]
+    own = {name: value for name, value in VLLM_SETTINGS.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
+    with running(command, work / "vllm_server.log", {**own, "OMP_NUM_THREADS": "1"}):
+        url = f"http://127.0.0.1:{port}"
+        wait_ready(f"{url}/health")
+        yield url
+
+
+@contextmanager
 def exo(work: Path, **settings: str) -> Generator[str]:
     """A whole node under honcho; the API's base URL."""
     port = free_port()
@@ -142,3 +174,9 @@ def wait_ready(url: str) -> None:
             pass
         time.sleep(0.1)
     raise TimeoutError(f"{url} was not ready within {READY_PATIENCE:.0f} s")
+
+
+LIBRARIES: Mapping[EngineName, Library] = {
+    "mlx": Library("mlx", "bare mlx-lm", "bench.bare_mlx", "mlx_lm.server", mlx_server),
+    "vllm": Library("vllm", "bare vLLM", "bench.bare_vllm", "vLLM's server", vllm_server),
+}

@@ -3,7 +3,7 @@
 Each question measures its contenders in turn, round after round, in one run; printed are medians and ranges, and the
 ratios of each round. Where nothing else is said, all compute with one thread, on SmolLM2-135M in float32.
 
-usage: python -m bench.engine [--only speed,prefix,gap,structured,threads,ranks] [--rounds N] [--quick]
+usage: python -m bench.engine [--engine mlx|vllm] [--only QUESTION,QUESTION] [--rounds N] [--quick]
 """
 
 import argparse
@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.contenders import LIBRARIES
 from bench.engine_gap import gap
 from bench.engine_prefix import prefix
 from bench.engine_ranks import ranks
@@ -29,21 +30,26 @@ QUESTIONS: dict[str, Callable[[Setup], None]] = {
     "threads": threads,
     "ranks": ranks,
 }
+MLX_ONLY = {"ranks"}
+"""A model on vLLM has one rank."""
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="How fast the engine is.")
-    parser.add_argument("--only", default=",".join(QUESTIONS), help="questions, separated by commas")
+    parser.add_argument("--engine", choices=LIBRARIES, default="mlx", help="each in its own environment: make ENGINE=")
+    parser.add_argument("--only", help="questions, separated by commas; otherwise all that the engine has")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="two rounds of prompts and answers a quarter as long")
     options = parser.parse_args()
-    asked = options.only.split(",")
-    if unknown := set(asked) - set(QUESTIONS):
-        parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(QUESTIONS)}")
+    known = [name for name in QUESTIONS if options.engine == "mlx" or name not in MLX_ONLY]
+    asked = options.only.split(",") if options.only else known
+    if unknown := set(asked) - set(known):
+        parser.error(f"no such question: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the contenders end with this process
     with tempfile.TemporaryDirectory() as work:
-        setup = Setup(Path(work), 2 if options.quick else options.rounds, 0.25 if options.quick else 1.0)
+        rounds, scale = (2, 0.25) if options.quick else (options.rounds, 1.0)
+        setup = Setup(Path(work), rounds, scale, LIBRARIES[options.engine])
         for name in asked:
             QUESTIONS[name](setup)
 

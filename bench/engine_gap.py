@@ -29,7 +29,7 @@ class Disturbed:
 
 
 def gap(setup: Setup) -> None:
-    """Print the gaps of exo and of mlx_lm.server."""
+    """Print the gaps of exo and of the library's server."""
     found = setup.servers_in_turn(partial(disturbed, setup))
     print(f"\ngaps between the tokens of a stream while a prompt of {setup.tokens(PROMPT_TOKENS):,} tokens comes in")
     for name, rounds in found.items():

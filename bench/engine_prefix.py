@@ -11,7 +11,7 @@ PREFIX_TOKENS = 2000
 
 
 def prefix(setup: Setup) -> None:
-    """Print both times of exo and of mlx_lm.server."""
+    """Print both times of exo and of the library's server."""
     found = setup.servers_in_turn(partial(miss_and_hit, setup))
     print(f"\ntime to first token with a common beginning of {setup.tokens(PREFIX_TOKENS):,} tokens")
     for name, pairs in found.items():

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-from bench.contenders import exo, mlx_server
+from bench.contenders import Library, exo
 from bench.figures import Measured, in_turn
 from bench.streaming import stream_all
 from exo.models.catalog import embedded
@@ -34,6 +34,8 @@ class Setup:
     rounds: int
     scale: float
     """Of prompts and answers: 1, or less for a quick look."""
+    library: Library
+    """What the engine is compared with."""
     folder: Path = field(init=False)
     tokenizer: HuggingFaceTokenizer = field(init=False)
     _numbers: "count[int]" = field(default_factory=count)
@@ -44,7 +46,7 @@ class Setup:
 
     @property
     def model(self) -> str:
-        """The model's name in exo; `mlx_lm.server` is told the folder."""
+        """The model's name in exo; a library's server is told the folder."""
         return embedded().model_id
 
     def tokens(self, full: int) -> int:
@@ -70,18 +72,19 @@ class Setup:
     @contextmanager
     def stack(self, **settings: str) -> Generator[str]:
         """exo with the model, computing with one thread as all others do; its base URL."""
-        with exo(self.work, model_folders=str(MODELS), **{"cpu_threads": "1", **settings}) as url:
+        own = {"model_folders": str(MODELS), "engine": self.library.engine, "cpu_threads": "1"}
+        with exo(self.work, **{**own, **settings}) as url:
             yield url
 
     def servers_in_turn(self, measure: Callable[[str, str], T]) -> dict[str, list[T]]:
-        """What was measured of exo and of mlx_lm.server, round after round.
+        """What was measured of exo and of the library's server, round after round.
 
         `measure` is told the base URL, and what the model is called there.
         """
-        with self.stack() as stack, mlx_server(self.folder, self.work) as server:
+        with self.stack() as stack, self.library.server(self.folder, self.work) as server:
             measures = {
                 "exo": partial(measure, stack, self.model),
-                "mlx_lm.server": partial(measure, server, str(self.folder)),
+                self.library.server_name: partial(measure, server, str(self.folder)),
             }
             return in_turn(measures, self.rounds)
 

@@ -1,11 +1,11 @@
-"""Prefill and decode: the stack and our engine's loop against bare mlx-lm, and against mlx_lm.server."""
+"""Prefill and decode: the stack and our engine's loop against the library by itself, and against its server."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from bench.contenders import Generate, bare, engine, mlx_server
+from bench.contenders import Generate, bare, engine
 from bench.engine_setup import Ask, Setup, over_http
 from bench.figures import Measured, in_turn, ratios, spread
 
@@ -14,26 +14,27 @@ PREFILL_TOKENS = 1024
 """Of the prompts of one measurement together."""
 DECODE_TOKENS = 48
 """Of each stream."""
-PAIRS = (("exo engine", "bare mlx-lm"), ("exo", "bare mlx-lm"), ("exo", "mlx_lm.server"))
 
 C = TypeVar("C")
 
 
 def speed(setup: Setup) -> None:
-    """Print tokens per second of each, the mean time to first token of the servers, and the ratios of each round."""
+    """Print tokens per second of each, the mean times to first token, and the ratios of each round."""
+    library = setup.library
     with (
-        bare(setup.folder, setup.work) as theirs,
-        engine(setup.folder, setup.work) as ours,
-        mlx_server(setup.folder, setup.work) as server,
+        bare(library, setup.folder, setup.work) as theirs,
+        engine(library.engine, setup.folder, setup.work) as ours,
+        library.server(setup.folder, setup.work) as server,
         setup.stack() as stack,
     ):
         contenders: dict[str, Ask] = {
-            "bare mlx-lm": by_tokens(setup, theirs),
+            library.bare_name: by_tokens(setup, theirs),
             "exo engine": by_tokens(setup, ours),
-            "mlx_lm.server": over_http(server, str(setup.folder)),
+            library.server_name: over_http(server, str(setup.folder)),
             "exo": over_http(stack, setup.model),
         }
-        compare(setup, contenders, {"prefill": prefill, "decode": decode}, STREAMS, PAIRS)
+        pairs = [("exo engine", library.bare_name), ("exo", library.bare_name), ("exo", library.server_name)]
+        compare(setup, contenders, {"prefill": prefill, "decode": decode}, STREAMS, pairs)
 
 
 def compare(
@@ -70,12 +71,14 @@ def decode(setup: Setup, ask: Ask, streams: int) -> Measured:
 
 
 def report(what: str, found: dict[str, list[Measured]], pairs: Sequence[tuple[str, str]]) -> None:
-    """Print the speeds, the mean time to first token where it is known, and the ratios round by round."""
+    """Print the speeds, the mean time to first token where it is known, and the ratios of both round by round."""
     print(f"\n{what}")
     speeds = {name: [one.speed for one in measured] for name, measured in found.items()}
-    for name, measured in found.items():
-        firsts = [one.first for one in measured if one.first is not None]
-        first = f", first tokens after {spread(firsts, '.2f')} s" if firsts else ""
+    firsts = {name: [one.first for one in measured if one.first is not None] for name, measured in found.items()}
+    for name in found:
+        first = f", first tokens after {spread(firsts[name], '.3f')} s" if firsts[name] else ""
         print(f"  {name:14} {spread(speeds[name], '.1f')} tokens/s{first}")
     for ours, theirs in pairs:
-        print(f"  {ours + ' / ' + theirs:28} {spread(ratios(speeds[ours], speeds[theirs]), '.3f')}", flush=True)
+        known = firsts[ours] and firsts[theirs]
+        first = f", first tokens {spread(ratios(firsts[ours], firsts[theirs]), '.3f')}" if known else ""
+        print(f"  {ours + ' / ' + theirs:28} {spread(ratios(speeds[ours], speeds[theirs]), '.3f')}{first}", flush=True)

@@ -15,6 +15,7 @@ def threads(setup: Setup) -> None:
         print("\nthreads: there is one core only")
         return
     names = "one thread", f"up to {cores}"
-    with engine(setup.folder, setup.work) as one, engine(setup.folder, setup.work, threads=cores) as more:
+    name, folder, work = setup.library.engine, setup.folder, setup.work
+    with engine(name, folder, work) as one, engine(name, folder, work, threads=cores) as more:
         contenders = dict(zip(names, (by_tokens(setup, one), by_tokens(setup, more)), strict=True))
         compare(setup, contenders, {"prefill": prefill, "decode": decode}, STREAMS, [(names[1], names[0])])
