@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from exo.models.catalog import EMBEDDED
+from tests.cluster.node_contract import NodeContract
 from tests.conftest import needs_vllm, real_node
 from tests.stack import Stack, wait_until
 
@@ -49,3 +50,9 @@ def test_a_stop_ends_the_generation_within_the_engine(node: Stack) -> None:
 def test_what_vllm_does_not_do_is_refused_by_its_name(node: Stack) -> None:
     vectors = httpx.post(f"{node.url}/v1/embeddings", json={"model": EMBEDDED, "input": "x"}, timeout=30).json()
     assert vectors["error"]["code"] == "embeddings_not_supported"
+
+
+class TestVllmNode(NodeContract):
+    """All of the contract."""
+
+    model = EMBEDDED

@@ -25,6 +25,7 @@ from exo.runner.engines.vllm.cache.hooks import hooks
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
 from exo.runner.engines.vllm.memory import free_bytes
 from exo.runner.engines.vllm.outputs import outputs_of
+from exo.runner.engines.vllm.repetition import RecentRepetition
 from exo.runner.engines.vllm.sampling import vllm_params
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
@@ -160,6 +161,7 @@ def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int) -> 
                 async_scheduling=ours.async_scheduling,
                 load_format=FORMAT,
                 model_loader_extra_config={TOLD_FILE: str(file)},
+                logits_processors=[RecentRepetition],
                 structured_outputs_config=StructuredOutputsConfig(backend="guidance"),
                 disable_log_stats=True,
                 enforce_eager=not torch.cuda.is_available(),  # on a CPU vLLM would compile for a minute, by a compiler

@@ -5,26 +5,19 @@ from collections.abc import Collection
 import vllm
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
-from exo.domain.sampling import REPETITION_CONTEXT, SamplingParams
-from exo.errors import Rejected
+from exo.domain.sampling import SamplingParams
+from exo.runner.engines.vllm.repetition import repetition_arguments
 
 
 def vllm_params(
     params: SamplingParams, most: int, end_tokens: Collection[int], grammar: str | None
 ) -> vllm.SamplingParams:
-    """For at most `most` tokens; text is made of them elsewhere. `grammar`: of all that may be said, in Lark.
-
-    Raises Rejected for what vLLM does not do.
-    """
-    if params.repetition_penalty != 1 and params.repetition_context != REPETITION_CONTEXT:
-        reason = "repetition_context: vLLM's repetition penalty looks back on the whole text: leave it out"
-        raise Rejected(reason, code="unsupported_parameter", param="repetition_context")
+    """For at most `most` tokens; text is made of them elsewhere. `grammar`: of all that may be said, in Lark."""
     return vllm.SamplingParams(
         temperature=params.temperature,
         top_p=params.top_p,
         top_k=params.top_k,
         min_p=params.min_p,
-        repetition_penalty=params.repetition_penalty,
         presence_penalty=params.presence_penalty,
         frequency_penalty=params.frequency_penalty,
         logit_bias=dict(params.logit_bias) or None,
@@ -36,4 +29,5 @@ def vllm_params(
         structured_outputs=None if grammar is None else StructuredOutputsParams(grammar=grammar),
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,
+        extra_args=repetition_arguments(params),
     )
