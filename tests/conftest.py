@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from ctypes import CDLL
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,16 @@ bind_fast_blas(tiny_models.BLAS_CACHE)
 needs_mlx = pytest.mark.skipif(find_spec("mlx") is None, reason="the mlx extra is not installed")
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="no vLLM is installed: `make test-vllm` has one")
+
+
+def has_gpu() -> bool:
+    """Whether there is an NVIDIA GPU with a driver."""
+    try:
+        CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
 
 TinyModels = Callable[[str], Path]
 """The folder of the tiny model of a family."""
