@@ -13,6 +13,7 @@ from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal, Rejected
 from exo.models.integrity import check_folder
+from exo.models.vector_form import read_vector_form
 from exo.runner.engines.admission import check_biases
 from exo.runner.engines.base import EngineOutput, Progress, Tokenizer
 from exo.runner.engines.ranks import SOLO, Peers, Ranks, free_port
@@ -25,6 +26,8 @@ from exo.runner.tokenizer import HuggingFaceTokenizer
 
 if TYPE_CHECKING:
     from exo.runner.engines.vllm.loaded import Loaded
+    from exo.runner.engines.vllm.step_threads import StepThreads
+    from exo.runner.engines.vllm.vector_model import VectorModel
 
 NO_EXCHANGE = "exo does not exchange states of prompts with vLLM yet"
 
@@ -38,14 +41,15 @@ class VllmEngine:
         free_bytes: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """On a CPU it computes with as many threads as `threads` allows when it loads.
+        """On a CPU it computes with as many threads as it finds free cores for, at most what `threads` allows.
 
         `free_bytes`: memory that keys and values may still take, by default what the system and the GPUs say.
         """
         self._threads = threads
         self._free_bytes = free_bytes
         self._clock = clock
-        self._loaded: Loaded | None = None
+        self._loaded: Loaded | VectorModel | None = None
+        self._step_threads: StepThreads | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -73,7 +77,7 @@ class VllmEngine:
         return SOLO
 
     @property
-    def _model(self) -> Loaded:
+    def _model(self) -> Loaded | VectorModel:
         if self._loaded is None:
             raise Fatal("the engine holds no model")
         return self._loaded
@@ -87,13 +91,20 @@ class VllmEngine:
         raise Fatal("a model on vLLM is not divided over several nodes: place it on one, or on MLX")
 
     def load(self, shard: Shard, folder: Path, on_progress: Progress) -> None:
-        """Has vLLM read the weights."""
+        """Has vLLM read the weights: for vectors, where the model was trained to make them, else for writing."""
         check_folder(folder)
         tokenizer = HuggingFaceTokenizer(folder)
         prepare_environment(self._threads.most)
         from exo.runner.engines.vllm.loaded import Loaded  # noqa: PLC0415  (imports vLLM)
+        from exo.runner.engines.vllm.step_threads import StepThreads  # noqa: PLC0415
+        from exo.runner.engines.vllm.vector_model import VectorModel  # noqa: PLC0415
 
-        self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, self._free_bytes, self._clock)
+        self._step_threads = StepThreads(self._threads)
+        form = read_vector_form(folder)
+        if form.is_trained and not form.refusal:
+            self._loaded = VectorModel(shard.card, form, tokenizer, folder, on_progress)
+        else:
+            self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, self._free_bytes, self._clock)
 
     @property
     def exchanges(self) -> str:
@@ -122,12 +133,13 @@ class VllmEngine:
         raise Rejected(self.exchanges, code="exchange_not_supported")
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
-        """Raises Rejected: vLLM loads a model for writing or for vectors, and this is for writing."""
-        reason = "this model is loaded on vLLM, which makes no vectors beside texts: place it on MLX"
-        raise Rejected(reason, code="embeddings_not_supported", param="model")
+        """Queues texts. Raises Rejected as the protocol says, and where the model is loaded for writing."""
+        self._model.embed(task_id, inputs, params)
 
     def step(self) -> list[EngineOutput]:
         """One step of vLLM's scheduler: tokens for those that decode, and as much prefill as fits beside them."""
+        if self._step_threads is not None:
+            self._step_threads.before_step()
         return self._model.step()
 
     def cancel(self, task_ids: Iterable[TaskId]) -> None:
@@ -142,6 +154,9 @@ class VllmEngine:
 
     def close(self) -> None:
         """Gives back the model's memory."""
+        if self._step_threads is not None:
+            self._step_threads.close()
+            self._step_threads = None
         if self._loaded is not None:
             self._loaded.close()
             self._loaded = None

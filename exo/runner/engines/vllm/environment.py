@@ -13,7 +13,8 @@ SETTINGS = {
 
 
 def prepare_environment(threads: int) -> None:
-    """Before vLLM is imported: on a CPU it computes with so many threads from then on. What the user has set stays."""
+    """Before vLLM is imported. `threads`: of processes that it starts; what this one computes with is set in
+    `step_threads.py`, since torch may be here already. What the user has set stays."""
     for name, value in {**SETTINGS, "OMP_NUM_THREADS": str(threads)}.items():
         os.environ.setdefault(name, value)
     if not logging.getLogger().isEnabledFor(logging.DEBUG):

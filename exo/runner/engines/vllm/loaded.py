@@ -1,7 +1,6 @@
 """A model in vLLM, with the requests that it works on. Made by, and belonging to, one thread."""
 
 import gc
-import resource
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from vllm.config import StructuredOutputsConfig
 from vllm.exceptions import VLLMClientError
 from vllm.inputs.engine import tokens_input
 
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.limits import SLOTS
 from exo.domain.model_card import ModelCard
@@ -23,13 +23,14 @@ from exo.runner.engines.vllm.cache import policy
 from exo.runner.engines.vllm.cache.growing import Clock, FreeBytes, GrowingCache
 from exo.runner.engines.vllm.cache.hooks import hooks
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
-from exo.runner.engines.vllm.memory import free_bytes
+from exo.runner.engines.vllm.memory import free_bytes, peak_bytes
 from exo.runner.engines.vllm.outputs import outputs_of
+from exo.runner.engines.vllm.prefills import Prefills
 from exo.runner.engines.vllm.repetition import RecentRepetition
 from exo.runner.engines.vllm.sampling import vllm_params
+from exo.runner.engines.vllm.step_tokens import most_step_tokens
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
-KILOBYTE = 1024
 UTILIZATION_LEAST = 0.01
 """vLLM does not begin where this share of a GPU is not free, and has no other use for it: the cache's size is said."""
 
@@ -64,6 +65,7 @@ class Loaded:
         self._runs: dict[TaskId, _Run] = {}
         self._engine = _engine(card, folder, on_progress, (free or free_bytes)())
         self._cache = GrowingCache(self._engine, free, clock) if hooks().grow else None
+        self._prefills = Prefills(self._engine)
         self._room = self._engine.vllm_config.model_config.max_model_len
 
     @property
@@ -74,9 +76,8 @@ class Loaded:
     @property
     def peak_memory_bytes(self) -> int:
         """Of torch's allocator and our cache, or of the process where the CPU computes."""
-        if torch.cuda.is_available():
-            return int(torch.cuda.max_memory_allocated()) + (self._cache.peak_bytes if self._cache is not None else 0)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE
+        beside = self._cache.peak_bytes if self._cache is not None and torch.cuda.is_available() else 0
+        return peak_bytes() + beside
 
     @property
     def cache_bytes(self) -> int:
@@ -93,22 +94,31 @@ class Loaded:
         check_fitting(len(prompt), asked, self._room)
         given = vllm_params(params, min(most, self._room - len(prompt)), self.tokenizer.end_tokens, grammar)
         try:
-            self._engine.add_request(task_id, tokens_input(list(prompt)), given)
+            request_id = self._engine.add_request(task_id, tokens_input(list(prompt)), given)
         except (VLLMClientError, ValueError, TypeError, OverflowError) as error:
             raise Rejected(f"vLLM refuses the request: {one_line(error)}") from error
         self._runs[task_id] = _Run(params.logprobs)
+        self._prefills.begin(task_id, request_id)
+
+    def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
+        """Raises Rejected."""
+        reason = "vLLM has loaded this model for writing, and makes no vectors beside texts: place it on MLX"
+        raise Rejected(reason, code="embeddings_not_supported", param="model")
 
     def step(self) -> list[EngineOutput]:
         """What one step gave. Empty while a grammar is being made ready, or memory is waited for."""
         if self._cache is not None:
             self._cache.make_room()
         given = [one for one in self._engine.step() if isinstance(one, RequestOutput)]  # no vectors were asked for
-        return [output for one in given for output in self._outputs(one)] or self._starved()
+        outputs = [output for one in given for output in self._outputs(one)]
+        return [*outputs, *self._prefills.advanced()] or self._starved()
 
     def cancel(self, task_ids: Iterable[TaskId]) -> None:
         """Drops these requests at once."""
-        dropped: list[str] = [task_id for task_id in task_ids if self._runs.pop(task_id, None) is not None]
-        self._engine.abort_request(dropped)
+        dropped = [task_id for task_id in task_ids if self._runs.pop(task_id, None) is not None]
+        for task_id in dropped:
+            self._prefills.end(task_id)
+        self._engine.abort_request(list[str](dropped))
 
     def rest(self) -> None:
         """Gives back memory that nothing uses."""
@@ -135,6 +145,7 @@ class Loaded:
             return []
         outputs = outputs_of(given, not run.begun, run.logprobs, self.tokenizer.token_bytes)
         run.begun = True
+        self._prefills.end(task_id)
         if given.finished:
             del self._runs[task_id]
         return outputs
@@ -152,6 +163,7 @@ def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int) -> 
                 dtype="float32" if card.quantization == "float32" else "auto",
                 max_model_len=min(card.context, (blocks - 1) * policy.BLOCK),  # vLLM keeps a block for itself
                 max_num_seqs=SLOTS,
+                max_num_batched_tokens=most_step_tokens(),
                 kv_cache_memory_bytes=blocks * block_bytes,
                 gpu_memory_utilization=UTILIZATION_LEAST,
                 block_size=policy.BLOCK,
