@@ -76,6 +76,10 @@ class Subjects:
         """Where an instance's runner says how many tokens a prompt has."""
         return f"{self.root}.count.{token(instance_id)}"
 
+    def prefill(self, instance_id: InstanceId) -> str:
+        """Where an instance's runner is asked to compute a prompt for another instance."""
+        return f"{self.root}.prefill.{token(instance_id)}"
+
     def query(self, name: str) -> str:
         """Where a master answers questions of a kind."""
         return f"{self.root}.query.{token(name)}"

@@ -7,6 +7,7 @@ from typing import assert_never
 from exo.domain.logprobs import TokenLogprobs
 from exo.domain.messages.chunks import EndPiece, Piece, PrefillPiece, ReasoningPiece, TextPiece, ToolCallPiece
 from exo.domain.messages.tasks import GenerateTask
+from exo.domain.prefill import PrefillAttempt
 from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput, VectorOutput
 from exo.runner.output.pipeline import OutputPipeline
@@ -26,6 +27,8 @@ class Generation:
     taken_at: float
     echo: str = ""
     """What the answer begins with, before the model says anything."""
+    attempt: PrefillAttempt | None = None
+    """What came of asking another instance for the prompt's state."""
     completion_tokens: int = 0
     cached_tokens: int = 0
     prefill_at: float | None = None
@@ -134,7 +137,16 @@ class Generation:
             code=code,
             error=error,
             param=param,
+            prefill=self._prefill(),
         )
+
+    def _prefill(self) -> PrefillAttempt | None:
+        """What another instance did for it. A state that came is of use only where the engine took it in."""
+        attempt = self.attempt
+        if attempt is None or attempt.error or self.prefill_at is None:
+            return attempt
+        tokens = min(attempt.tokens, self.cached_tokens)
+        return attempt.replaced({"tokens": tokens, "error": "" if tokens else "the engine here did not take its state"})
 
     def _timings(self) -> Timings:
         if self.first_token_at is None or self.last_token_at is None:

@@ -11,18 +11,21 @@ from exo.bus.client import Bus
 from exo.bus.inbox import send_report
 from exo.bus.tasks import follow_tasks
 from exo.domain.ids import TaskId
-from exo.domain.messages.chunks import EndPiece, Piece
+from exo.domain.messages.chunks import EndPiece, Piece, PrefillPiece
+from exo.domain.messages.prefills import PrefillAsked
 from exo.domain.messages.reports import GenerationEnded
 from exo.domain.messages.tasks import CancelTask, ConnectTask, GenerateTask, Task
 from exo.domain.runner_spec import RunnerSpec
 from exo.domain.sampling import FinishReason, Timings, Usage
 from exo.errors import Rejected, Retryable
 from exo.log_setup import current_task
+from exo.runner.elsewhere import PrefillElsewhere
 from exo.runner.embedding import Embedding
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import EngineOutput, Tokenizer, TokenOutput
 from exo.runner.generation import Generation
 from exo.runner.joining import joined
+from exo.runner.prefilling import Prefilling
 from exo.runner.preparing import Preparer, Prompt, Texts
 from exo.runner.prompts import echoed, open_output
 
@@ -63,6 +66,8 @@ class RunnerLoop:
         self._engine = engine
         self._tokenizer = tokenizer
         self._preparer = Preparer(bus, tokenizer)
+        self._elsewhere = PrefillElsewhere(bus, engine, spec.shard.card.layers)
+        self._prefilling = Prefilling(engine, spec.instance.slots, tokenizer.vocabulary_size)
         self._chunks = ChunkPublisher(bus)
         self._opening: dict[TaskId, _Opened] = {}
         self._last_start: asyncio.Task[None] | None = None
@@ -75,6 +80,10 @@ class RunnerLoop:
     async def count(self, task_id: TaskId) -> int:
         """The tokens of a prompt that nobody wants answered. Raises Rejected where the model refuses it."""
         return await self._preparer.count(task_id)
+
+    async def prefill(self, asked: PrefillAsked) -> int:
+        """Compute a prompt for another instance; the port at which its state can be had. Raises Rejected."""
+        return await self._prefilling.begin(asked)
 
     async def take_tasks(self, after: int) -> None:
         """Take the tasks after a stream sequence, without end."""
@@ -108,13 +117,21 @@ class RunnerLoop:
         """A long prompt or a large format takes seconds to read; neither others nor cancellations wait for that."""
         if self._speaks:
             self._chunks.begin(task.task_id, task.reply_to)
-        opened = _Opened(task, time.monotonic(), asyncio.create_task(self._prepare(task.task_id)))
+        taken_at = time.monotonic()
+        opened = _Opened(task, taken_at, asyncio.create_task(self._prepare(task, taken_at)))
         self._opening[task.task_id] = opened
         return opened
 
-    async def _prepare(self, task_id: TaskId) -> Prompt | Texts:
-        current_task.set(task_id)
-        return await self._preparer.prepare(task_id)
+    async def _prepare(self, task: GenerateTask, taken_at: float) -> Prompt | Texts:
+        current_task.set(task.task_id)
+        prepared = await self._preparer.prepare(task.task_id)
+        if task.prefill is None or isinstance(prepared, Texts):
+            return prepared
+
+        async def send(piece: PrefillPiece) -> None:
+            await self._chunks.send(task.task_id, piece)
+
+        return await self._elsewhere.with_state(prepared, task.task_id, task.prefill, taken_at, send)
 
     async def _start(self, opened: _Opened, before: asyncio.Task[None] | None) -> None:
         """Hands a request over when it is prepared; with several ranks after the one before, as every rank does."""
@@ -136,7 +153,8 @@ class RunnerLoop:
             return
         match prepared:
             case Prompt():
-                self._engine.submit(task.task_id, prepared.tokens, prepared.request.params, prepared.guide)
+                params = prepared.request.params
+                self._engine.submit(task.task_id, prepared.tokens, params, prepared.guide, prepared.state)
             case Texts():
                 self._engine.embed(task.task_id, prepared.tokens, prepared.request.params)
 
@@ -152,7 +170,7 @@ class RunnerLoop:
             return Embedding(opened.task, opened.taken_at)
         pipeline = open_output(prepared.request, prepared.tokens, self._tokenizer)
         echo = echoed(prepared.request, prepared.tokens, self._tokenizer)
-        return Generation(opened.task, pipeline, len(prepared.tokens), opened.taken_at, echo)
+        return Generation(opened.task, pipeline, len(prepared.tokens), opened.taken_at, echo, prepared.attempt)
 
     async def _cancel(self, task_id: TaskId) -> None:
         if self._speaks and (opened := self._opening.get(task_id)):
@@ -168,6 +186,8 @@ class RunnerLoop:
         """Send what one step of the engine gave, or several together."""
         given: dict[TaskId, list[EngineOutput]] = {}
         for output in outputs:
+            if self._prefilling.take(output):
+                continue
             given.setdefault(output.task_id, []).append(output)
         stopped = [task_id for task_id, of_one in given.items() if await self._send_outputs(task_id, of_one)]
         if stopped:
@@ -208,6 +228,7 @@ class RunnerLoop:
             code=end.code,
             error=end.error,
             output=text if task.log_output else None,
+            prefill=end.prefill,
         )
         self._ended.append(report)
         self._send(report)

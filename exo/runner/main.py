@@ -19,6 +19,7 @@ from exo.bus.beats import publish_beat
 from exo.bus.client import Bus, connect
 from exo.bus.counts import answer_counts
 from exo.bus.inbox import send_report
+from exo.bus.prefills import answer_prefills
 from exo.bus.tasks import last_task
 from exo.domain.ids import TaskId
 from exo.domain.messages.beat import RunnerBeat
@@ -128,6 +129,8 @@ async def _generate(
     loop = RunnerLoop(bus, spec, processes, thread, tokenizer)
     if spec.shard.rank == 0:
         await answer_counts(bus, spec.instance.instance_id, loop.count)
+    if len(processes) == 1:
+        await answer_prefills(bus, spec.instance.instance_id, loop.prefill)
     await _report(bus, spec, Ready(tokens_per_second=speed))
     logger.info("%s is ready on this node, %.1f tokens/s in one stream", spec.instance.model_id, speed)
     async with asyncio.TaskGroup() as tasks:

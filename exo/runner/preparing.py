@@ -10,8 +10,10 @@ from exo.bus.client import Bus
 from exo.bus.requests import get_payload
 from exo.domain.ids import TaskId
 from exo.domain.messages.requests import EmbeddingRequest, GenerationRequest, Payload
+from exo.domain.prefill import PrefillAttempt
 from exo.errors import Rejected, Retryable
 from exo.runner.engines.base import Tokenizer
+from exo.runner.kv.form import PromptState
 from exo.runner.prompts import encode, encode_inputs, form_of
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.trials import Trials
@@ -38,6 +40,10 @@ class Prompt:
     request: GenerationRequest
     tokens: list[int]
     guide: Guide | None
+    state: PromptState | None = None
+    """Of its first tokens, where another instance computed them."""
+    attempt: PrefillAttempt | None = None
+    """What came of asking another instance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,11 @@
 """Fetches the state of a prompt from the runner that computes it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from exo.errors import Retryable
 from exo.runner.kv.assembling import Assembly
-from exo.runner.kv.form import PromptState
+from exo.runner.kv.form import Piece, PromptState
 from exo.runner.kv.wire import End, Failure, read_frame
 
 CHUNK = 1 << 20
@@ -42,7 +43,13 @@ class _Source:
             raise Retryable("the connection ended before the state did") from error
 
 
-async def fetch(host: str, port: int, key: str, patience: float, most_bytes: int = STATE_MOST) -> PromptState:
+OnPiece = Callable[[Piece], Awaitable[None]]
+"""Is told of each piece that came."""
+
+
+async def fetch(
+    host: str, port: int, key: str, patience: float, most_bytes: int = STATE_MOST, on_piece: OnPiece | None = None
+) -> PromptState:
     """The state that is handed out at `host:port` for this key.
 
     It may take long, but `patience`, in seconds, is the most without a part of it. Raises Retryable with the reason
@@ -55,18 +62,21 @@ async def fetch(host: str, port: int, key: str, patience: float, most_bytes: int
         raise Retryable(f"{host}:{port} was not reached: {str(error) or f'no answer in {patience:g} s'}") from error
     try:
         writer.write(key.encode())
-        return await _received(_Source(reader, patience, most_bytes))
+        return await _received(_Source(reader, patience, most_bytes), on_piece)
     finally:
         writer.close()
 
 
-async def _received(source: _Source) -> PromptState:
+async def _received(source: _Source, on_piece: OnPiece | None) -> PromptState:
     assembly = Assembly()
     while True:
         match await read_frame(source.read):
             case Failure(reason):
                 raise Retryable(f"the other runner did not compute the state: {reason}")
             case End(tokens):
-                return assembly.finished(tokens)
+                # What is joined may be gigabytes: the generations of this runner go on meanwhile.
+                return await asyncio.to_thread(assembly.finished, tokens)
             case piece:
                 assembly.take(piece)
+                if on_piece is not None:
+                    await on_piece(piece)
