@@ -3,7 +3,7 @@
 Each question measures its contenders in turn, round after round, in one run; printed are medians and ranges, and the
 ratios of each round. Where nothing else is said, all compute with one thread, on SmolLM2-135M in float32.
 
-usage: python -m bench.engine [--engine mlx|vllm] [--only QUESTION,QUESTION] [--rounds N] [--quick]
+usage: python -m bench.engine [--engine mlx|vllm] [--only QUESTION,QUESTION] [--rounds N] [--streams N,N] [--quick]
 """
 
 import argparse
@@ -40,6 +40,7 @@ def main() -> None:
     parser.add_argument("--engine", choices=LIBRARIES, default="mlx", help="each in its own environment: make ENGINE=")
     parser.add_argument("--only", help="questions, separated by commas; otherwise all that the engine has")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--streams", default="1,4,8,16", help="numbers of streams for the question speed")
     parser.add_argument("--quick", action="store_true", help="two rounds of prompts and answers a quarter as long")
     options = parser.parse_args()
     known = [name for name in QUESTIONS if options.engine == "mlx" or name not in MLX_ONLY]
@@ -49,7 +50,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # so that the contenders end with this process
     with tempfile.TemporaryDirectory() as work:
         rounds, scale = (2, 0.25) if options.quick else (options.rounds, 1.0)
-        setup = Setup(Path(work), rounds, scale, LIBRARIES[options.engine])
+        streams = tuple(map(int, options.streams.split(",")))
+        setup = Setup(Path(work), rounds, scale, LIBRARIES[options.engine], streams)
         for name in asked:
             QUESTIONS[name](setup)
 

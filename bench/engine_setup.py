@@ -36,6 +36,8 @@ class Setup:
     """Of prompts and answers: 1, or less for a quick look."""
     library: Library
     """What the engine is compared with."""
+    streams: Sequence[int]
+    """How many at once, one number after the other, where speed is asked for."""
     folder: Path = field(init=False)
     tokenizer: HuggingFaceTokenizer = field(init=False)
     _numbers: "count[int]" = field(default_factory=count)

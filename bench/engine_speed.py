@@ -9,7 +9,6 @@ from bench.contenders import Generate, bare, engine
 from bench.engine_setup import Ask, Setup, over_http
 from bench.figures import Measured, in_turn, ratios, spread
 
-STREAMS = (1, 4, 8, 16)
 PREFILL_TOKENS = 1024
 """Of the prompts of one measurement together."""
 DECODE_TOKENS = 48
@@ -34,7 +33,7 @@ def speed(setup: Setup) -> None:
             "exo": over_http(stack, setup.model),
         }
         pairs = [("exo engine", library.bare_name), ("exo", library.bare_name), ("exo", library.server_name)]
-        compare(setup, contenders, {"prefill": prefill, "decode": decode}, STREAMS, pairs)
+        compare(setup, contenders, {"prefill": prefill, "decode": decode}, setup.streams, pairs)
 
 
 def compare(
