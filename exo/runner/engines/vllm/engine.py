@@ -11,7 +11,7 @@ from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
-from exo.errors import Fatal, Rejected
+from exo.errors import Fatal
 from exo.models.integrity import check_folder
 from exo.models.vector_form import read_vector_form
 from exo.runner.engines.admission import check_biases
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from exo.runner.engines.vllm.loaded import Loaded
     from exo.runner.engines.vllm.step_threads import StepThreads
     from exo.runner.engines.vllm.vector_model import VectorModel
-
-NO_EXCHANGE = "exo does not exchange states of prompts with vLLM yet"
 
 
 class VllmEngine:
@@ -108,12 +106,12 @@ class VllmEngine:
 
     @property
     def exchanges(self) -> str:
-        """The reason why it does not."""
-        return NO_EXCHANGE
+        """Empty for models of plain attention on one GPU, or on the CPU."""
+        return self._model.exchanges
 
     def held(self, prompt: Sequence[int]) -> int:
-        """Of no prompt is the state known to be here."""
-        return 0
+        """Whole blocks of vLLM's prefix cache."""
+        return self._model.held(prompt)
 
     def submit(
         self,
@@ -126,11 +124,11 @@ class VllmEngine:
         """Queues a request. Raises Rejected as the protocol says, and for a parameter that vLLM does not have."""
         check_biases(params, self._model.tokenizer.vocabulary_size)
         grammar = None if guide is None else whole_grammar(guide)
-        self._model.submit(task_id, prompt, params, grammar)
+        self._model.submit(task_id, prompt, params, grammar, state)
 
     def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
-        """Raises Rejected: it hands out no states."""
-        raise Rejected(self.exchanges, code="exchange_not_supported")
+        """Queues a prompt for its state. Raises Rejected as the protocol says."""
+        self._model.prefill(task_id, prompt, sink)
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """Queues texts. Raises Rejected as the protocol says, and where the model is loaded for writing."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import vllm
 from vllm import EngineArgs, LLMEngine, RequestOutput
 from vllm.config import StructuredOutputsConfig
 from vllm.exceptions import VLLMClientError
@@ -22,13 +23,16 @@ from exo.runner.engines.base import EngineOutput, Progress
 from exo.runner.engines.vllm.cache import policy
 from exo.runner.engines.vllm.cache.growing import Clock, FreeBytes, GrowingCache
 from exo.runner.engines.vllm.cache.hooks import hooks
+from exo.runner.engines.vllm.kv.connector import transfer_config
+from exo.runner.engines.vllm.kv.exchange import Exchange
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
 from exo.runner.engines.vllm.memory import free_bytes, peak_bytes
 from exo.runner.engines.vllm.outputs import outputs_of
 from exo.runner.engines.vllm.prefills import Prefills
 from exo.runner.engines.vllm.repetition import RecentRepetition
-from exo.runner.engines.vllm.sampling import vllm_params
+from exo.runner.engines.vllm.sampling import prefill_params, vllm_params
 from exo.runner.engines.vllm.step_tokens import most_step_tokens
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 UTILIZATION_LEAST = 0.01
@@ -63,7 +67,8 @@ class Loaded:
         self.card = card
         self.tokenizer = tokenizer
         self._runs: dict[TaskId, _Run] = {}
-        self._engine = _engine(card, folder, on_progress, (free or free_bytes)())
+        self._exchange = Exchange()
+        self._engine = _engine(card, folder, on_progress, (free or free_bytes)(), self._exchange)
         self._cache = GrowingCache(self._engine, free, clock) if hooks().grow else None
         self._prefills = Prefills(self._engine)
         self._room = self._engine.vllm_config.model_config.max_model_len
@@ -84,19 +89,34 @@ class Loaded:
         """Memory of keys and values on one rank, where these can grow."""
         return self._cache.bytes if self._cache is not None else 0
 
-    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, grammar: str | None) -> None:
-        """Queues a request, held to `grammar` where there is one. Raises Rejected."""
-        if task_id in self._runs:
-            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+    @property
+    def exchanges(self) -> str:
+        """Why states are neither handed out nor taken in; empty where they are."""
+        return self._exchange.refusal
+
+    def held(self, prompt: Sequence[int]) -> int:
+        """How many of a prompt's first tokens the prefix cache holds: whole blocks."""
+        return self._exchange.held(prompt)
+
+    def submit(
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        grammar: str | None,
+        state: PromptState | None = None,
+    ) -> None:
+        """Queues a request, held to `grammar` and beginning with `state` where they are given. Raises Rejected."""
+        self._check_new(task_id)
         context = context_limit(params, self.card.context)
         asked = limit_asked_for(params, len(prompt), context)
         most = completion_limit(len(prompt), asked, context)
         check_fitting(len(prompt), asked, self._room)
         given = vllm_params(params, min(most, self._room - len(prompt)), self.tokenizer.end_tokens, grammar)
-        try:
-            request_id = self._engine.add_request(task_id, tokens_input(list(prompt)), given)
-        except (VLLMClientError, ValueError, TypeError, OverflowError) as error:
-            raise Rejected(f"vLLM refuses the request: {one_line(error)}") from error
+        if state is not None:
+            self._exchange.take_in(task_id, state, len(prompt))
+        given.extra_args = {**(given.extra_args or {}), **self._exchange.arguments(task_id)}
+        request_id = self._add(task_id, prompt, given)
         self._runs[task_id] = _Run(params.logprobs)
         self._prefills.begin(task_id, request_id)
 
@@ -105,19 +125,34 @@ class Loaded:
         reason = "vLLM has loaded this model for writing, and makes no vectors beside texts: place it on MLX"
         raise Rejected(reason, code="embeddings_not_supported", param="model")
 
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """Queues a prompt whose state, of all tokens but the last, is handed to `sink`. Raises Rejected."""
+        self._check_new(task_id)
+        if self.exchanges:
+            raise Rejected(self.exchanges, code="exchange_not_supported")
+        completion_limit(len(prompt), 1, self.card.context)
+        check_fitting(len(prompt), 1, self._room)
+        self._exchange.hand_out(task_id, len(prompt) - 1, sink)
+        if len(prompt) > 1:
+            self._add(task_id, prompt[:-1], prefill_params(self._exchange.arguments(task_id)))
+        self._runs[task_id] = _Run(None)
+
     def step(self) -> list[EngineOutput]:
         """What one step gave. Empty while a grammar is being made ready, or memory is waited for."""
         if self._cache is not None:
             self._cache.make_room()
         given = [one for one in self._engine.step() if isinstance(one, RequestOutput)]  # no vectors were asked for
+        handed_out = self._exchange.progress()
+        self.cancel(one.task_id for one in handed_out if one.is_last)  # what vLLM would go on with is not wanted
         outputs = [output for one in given for output in self._outputs(one)]
-        return [*outputs, *self._prefills.advanced()] or self._starved()
+        return [*handed_out, *outputs, *self._prefills.advanced()] or self._starved()
 
     def cancel(self, task_ids: Iterable[TaskId]) -> None:
         """Drops these requests at once."""
         dropped = [task_id for task_id in task_ids if self._runs.pop(task_id, None) is not None]
         for task_id in dropped:
             self._prefills.end(task_id)
+            self._exchange.forget(task_id)
         self._engine.abort_request(list[str](dropped))
 
     def rest(self) -> None:
@@ -138,6 +173,18 @@ class Loaded:
         self.cancel(output.task_id for output in failed)
         return list(failed)
 
+    def _check_new(self, task_id: TaskId) -> None:
+        if task_id in self._runs:
+            raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+
+    def _add(self, task_id: TaskId, prompt: Sequence[int], params: vllm.SamplingParams) -> str:
+        """Gives vLLM's own id of the request."""
+        try:
+            return self._engine.add_request(task_id, tokens_input(list(prompt)), params)
+        except (VLLMClientError, ValueError, TypeError, OverflowError) as error:
+            self._exchange.forget(task_id)
+            raise Rejected(f"vLLM refuses the request: {one_line(error)}") from error
+
     def _outputs(self, given: RequestOutput) -> list[EngineOutput]:
         task_id = TaskId(given.request_id)
         run = self._runs.get(task_id)
@@ -148,10 +195,11 @@ class Loaded:
         self._prefills.end(task_id)
         if given.finished:
             del self._runs[task_id]
+            self._exchange.forget(task_id)
         return outputs
 
 
-def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int) -> LLMEngine:
+def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int, exchange: Exchange) -> LLMEngine:
     gpus, ours = _gpus(card), hooks()
     block_bytes = card.kv_bytes(policy.BLOCK) // gpus
     size = policy.limit if ours.grow else policy.fixed
@@ -178,6 +226,7 @@ def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int) -> 
                 disable_log_stats=True,
                 enforce_eager=not torch.cuda.is_available(),  # on a CPU vLLM would compile for a minute, by a compiler
                 tensor_parallel_size=gpus,
+                kv_transfer_config=transfer_config(exchange) if gpus == 1 else None,
             )
             return LLMEngine.from_engine_args(arguments)
     except Exception as error:  # of any kind: it computes with what the files say

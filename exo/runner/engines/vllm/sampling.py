@@ -1,6 +1,6 @@
 """One request's parameters in vLLM's words."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import vllm
 from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
@@ -30,4 +30,15 @@ def vllm_params(
         detokenize=False,
         output_kind=RequestOutputKind.DELTA,
         extra_args=repetition_arguments(params),
+    )
+
+
+def prefill_params(extra: Mapping[str, object]) -> vllm.SamplingParams:
+    """For a prompt that is only computed: of one token, which nobody reads."""
+    return vllm.SamplingParams(
+        temperature=0,
+        max_tokens=1,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        extra_args=dict(extra),
     )

@@ -27,6 +27,7 @@ from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
 from exo.runner.engines.vllm.memory import free_bytes, peak_bytes
 from exo.runner.engines.vllm.step_tokens import most_step_tokens
 from exo.runner.engines.vllm.vector_texts import TextsRun
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
 
@@ -61,7 +62,27 @@ class VectorModel:
         """0: they do not grow."""
         return 0
 
-    def submit(self, task_id: TaskId, prompt: Sequence[int], params: SamplingParams, grammar: str | None) -> None:
+    @property
+    def exchanges(self) -> str:
+        """Why it hands out no states of prompts, and takes none in."""
+        return "vLLM has loaded this model for vectors, and keeps no states of prompts"
+
+    def held(self, prompt: Sequence[int]) -> int:
+        """0: it keeps none."""
+        return 0
+
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
+        """Raises Rejected."""
+        raise Rejected(self.exchanges, code="exchange_not_supported")
+
+    def submit(
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        grammar: str | None,
+        state: PromptState | None = None,
+    ) -> None:
         """Raises Rejected."""
         raise Rejected(f"vLLM has loaded {self._card.model_id} for vectors, and does not write with it", param="model")
 

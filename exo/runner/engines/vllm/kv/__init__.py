@@ -1,0 +1,1 @@
+"""States of prompts handed out and taken in by vLLM, over its interface for KV connectors."""
