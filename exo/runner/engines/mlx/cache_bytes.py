@@ -1,14 +1,13 @@
 """What a model's state takes in memory, measured on the caches themselves: a window, a state space or compressed
 attention (MLA) make it much less than two vectors a head, a layer and a token."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import mlx.core as mx
-from mlx import nn
 
-from exo.runner.engines.mlx.layers import LayerCache, evaluate, grows, new_layers, parts
+from exo.runner.engines.mlx.layers import LayerCache, grows, leaves
 
 GROWTH = 256
 """Tokens by which mlx-lm's caches grow at a time."""
@@ -57,20 +56,9 @@ class CacheBytes:
         return max((layer.window or 0 for layer in self.layers), default=0)
 
 
-def measure(model: nn.Module) -> CacheBytes:
-    """What `model` keeps, found by giving it one token."""
-    layers = new_layers(model)
-    cast(Callable[..., object], model)(mx.array([[0]]), cache=layers)
-    evaluate(layers)
-    return CacheBytes(tuple(_measured(layer) for layer in _leaves(layers)))
-
-
-def _leaves(layers: Sequence[LayerCache]) -> Iterator[LayerCache]:
-    for layer in layers:
-        if parts(layer):
-            yield from _leaves(parts(layer))
-        else:
-            yield layer
+def measure(tried: Sequence[LayerCache]) -> CacheBytes:
+    """What a model keeps, by its state of one token."""
+    return CacheBytes(tuple(_measured(layer) for layer in leaves(tried)))
 
 
 def _measured(layer: LayerCache) -> LayerBytes:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from exo.runner.engines.mlx.group import Group
     from exo.runner.engines.mlx.loaded import Loaded
 
-NO_EXCHANGE = "exo does not exchange states of prompts with MLX yet"
-
 
 class MlxEngine:
     """A model, or one rank's part of it, on Metal, CUDA or the CPU, whichever MLX computes on here."""
@@ -104,12 +102,12 @@ class MlxEngine:
 
     @property
     def exchanges(self) -> str:
-        """The reason why it does not."""
-        return NO_EXCHANGE
+        """Empty unless the model is divided, or keeps something that only MLX has."""
+        return self._model.scheduler.exchanges
 
     def held(self, prompt: Sequence[int]) -> int:
-        """Of no prompt is the state known to be here."""
-        return 0
+        """By the prefix cache."""
+        return self._model.scheduler.held(prompt)
 
     def submit(
         self,
@@ -124,11 +122,12 @@ class MlxEngine:
         check_biases(params, model.tokenizer.vocabulary_size)
         choice = model.samplers.for_request(task_id, params, len(prompt), guide)
         context = context_limit(params, model.card.context)
-        model.scheduler.submit(task_id, prompt, choice, limit_asked_for(params, len(prompt), context), context)
+        most = limit_asked_for(params, len(prompt), context)
+        model.scheduler.submit(task_id, prompt, choice, most, context, state)
 
     def prefill(self, task_id: TaskId, prompt: Sequence[int], sink: Sink) -> None:
-        """Raises Rejected: it hands out no states."""
-        raise Rejected(self.exchanges, code="exchange_not_supported")
+        """Queues a prompt whose state `sink` is to get. Raises Rejected as the protocol says."""
+        self._model.scheduler.prefill(task_id, prompt, self._model.card.context, sink)
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], params: EmbeddingParams) -> None:
         """Queues texts for vectors. Raises Rejected as the protocol says."""

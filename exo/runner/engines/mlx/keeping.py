@@ -40,10 +40,18 @@ class Keeping:
         self._cache.touch(found.entry)
         return found.entry.kept.restored(found.length)
 
+    def held(self, tokens: Tokens, most: int) -> int:
+        """The length of what `find` finds. Asks no other ranks."""
+        return self._cache.find(tokens, most).length
+
+    def fits(self, nbytes: int) -> bool:
+        """Whether a state of so many bytes is no more than the cache may fill, on all ranks."""
+        (fits,) = self._ranks.agree([nbytes <= self._limit()])
+        return bool(fits)
+
     def put(self, tokens: Tokens, kept: Kept) -> None:
-        """Keeps a state, if it is no more than the cache may fill. Others may have to go for it."""
-        (fits,) = self._ranks.agree([kept.nbytes <= self._limit()])
-        if fits:
+        """Keeps a state, if it fits. Others may have to go for it."""
+        if self.fits(kept.nbytes):
             evaluate(kept.layers)
             self._cache.put(tokens, kept)
             self.shrink()

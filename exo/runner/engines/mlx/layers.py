@@ -8,7 +8,7 @@ Copies share their arrays: MLX's are never changed in place while two hold them.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import mlx.core as mx
@@ -35,6 +35,14 @@ def new_layers(model: nn.Module) -> list[LayerCache]:
     return cast(Callable[[nn.Module], list[LayerCache]], make_prompt_cache)(model)
 
 
+def tried(model: nn.Module) -> list[LayerCache]:
+    """A state of one token, which shows what the model keeps."""
+    layers = new_layers(model)
+    cast(Callable[..., object], model)(mx.array([[0]]), cache=layers)
+    evaluate(layers)
+    return layers
+
+
 def evaluate(layers: Iterable[LayerCache]) -> None:
     """Computes a state that was only described so far."""
     mx.eval([layer.state for layer in layers])
@@ -43,6 +51,15 @@ def evaluate(layers: Iterable[LayerCache]) -> None:
 def parts(layer: object) -> Sequence[LayerCache]:
     """The caches of a layer that has several; none for a layer that is one itself."""
     return cast(Sequence[LayerCache], cast(Any, layer).caches) if isinstance(layer, CacheList) else ()
+
+
+def leaves(layers: Iterable[LayerCache]) -> Iterator[LayerCache]:
+    """All caches of a state, those of a layer that has several one after the other."""
+    for layer in layers:
+        if parts(layer):
+            yield from leaves(parts(layer))
+        else:
+            yield layer
 
 
 def joined(layers: Iterable[LayerCache]) -> LayerCache:

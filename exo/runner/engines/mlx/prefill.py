@@ -13,6 +13,7 @@ import mlx.core as mx
 from mlx import nn
 from mlx_lm.generate import PromptProcessingBatch
 
+from exo.runner.engines.mlx.handing_out import HandingOut
 from exo.runner.engines.mlx.kept import Kept, Snapshot, snapshot
 from exo.runner.engines.mlx.layers import LayerCache, evaluate, shared_copy, total_bytes
 from exo.runner.engines.mlx.prefix_cache import Tokens, as_tokens
@@ -33,11 +34,14 @@ class Prefill:
     stops: set[int] = field(default_factory=set[int])
     """Lengths at which the state is to be kept for others."""
     snapshots: dict[int, Snapshot] = field(default_factory=dict[int, Snapshot])
+    handing: HandingOut | None = field(init=False)
+    """Where the state is wanted elsewhere."""
     waits_for: "tuple[Prefill, int] | None" = None
     """Before it begins: another prompt, and so many tokens that the other is to compute of what both begin with."""
 
     def __post_init__(self) -> None:
         self.tokens = as_tokens(self.request.tokens)
+        self.handing = None if self.request.sink is None else HandingOut(self.request.sink)
 
     @property
     def begun(self) -> bool:
@@ -71,13 +75,25 @@ class Prefill:
         self.waits_for = None
 
     def advance(self, model: nn.Module, count: int) -> None:
-        """Computes `count` more tokens."""
+        """Computes `count` more tokens, and hands out their state, and what came before them, where that is wanted."""
         assert self.layers is not None
         if count:
+            self._hand_out()
             slice_ = mx.array(self.tokens[self.done : self.done + count].tolist())
             cast(Callable[..., object], model)(slice_[None], cache=self.layers)
-            evaluate(self.layers)
             self.done += count
+            self._hand_out()
+            evaluate(self.layers)
+
+    def hand_out_rest(self) -> None:
+        """Hands out what other layers than those with keys and values of all tokens keep at the end."""
+        assert self.layers is not None
+        if self.handing is not None:
+            self.handing.hand_out_rest(self.layers, self.done)
+
+    def _hand_out(self) -> None:
+        if self.handing is not None and self.layers is not None:
+            self.handing.hand_out(self.layers, self.done)
 
     def keep_snapshot(self) -> None:
         """Remembers the state as it is now, for `kept`."""

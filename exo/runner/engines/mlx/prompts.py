@@ -89,7 +89,8 @@ class Prompts:
         return finished
 
     def _can_share(self, prefill: Prefill) -> bool:
-        return self._snapshot_every is None and prefill.done <= MERGED_MOST
+        """Not where a state is handed out: that is done as layers are computed, of one prompt alone."""
+        return self._snapshot_every is None and prefill.done <= MERGED_MOST and prefill.handing is None
 
     def _compute_group(self, group: Sequence[Slice[Prefill]]) -> list[PrefillOutput | FailedOutput]:
         if len(group) > 1:

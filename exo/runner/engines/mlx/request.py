@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from exo.domain.ids import TaskId
 from exo.runner.engines.mlx.sampling import Choice
+from exo.runner.kv.form import Sink
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +25,8 @@ class Request:
     deadline: float = float("inf")
     """When it no longer waits for memory, on the engine's clock."""
     generated: list[int] = field(default_factory=list[int])
+    sink: Sink | None = None
+    """What takes the prompt's state, where it is wanted alone: nothing is generated."""
     suspect: bool = False
     """It ran when a step failed; it takes its next step alone, which shows whether the failure is its own."""
 

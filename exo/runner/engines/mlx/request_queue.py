@@ -15,6 +15,7 @@ from exo.runner.engines.mlx.room import Room
 from exo.runner.engines.mlx.sampling import Choice
 from exo.runner.engines.mlx.texts import TextsRequest, sorted_texts
 from exo.runner.engines.ranks import Ranks
+from exo.runner.kv.form import Sink
 
 AnyRequest = Request | TextsRequest
 
@@ -37,12 +38,22 @@ class RequestQueue:
         return any(request.task_id == task_id for request in self._requests)
 
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], choice: Choice, max_tokens: int | None, context: int, held: int
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        choice: Choice,
+        max_tokens: int | None,
+        context: int,
+        held: int,
+        sink: Sink | None = None,
     ) -> None:
-        """Adds a request for tokens. Raises Rejected: `invalid_request`, and what `Room.accept` says."""
+        """Adds a request for tokens, or, with a `sink`, for the prompt's state.
+
+        Raises Rejected: `invalid_request`, and what `Room.accept` says.
+        """
         tokens = _checked(prompt)
         most, reserved = self._room.accept(len(prompt), max_tokens, context, held + self._keeping.nbytes)
-        self._add(Request(task_id, tokens, choice, most, reserved, self._arrivals, self._deadline()))
+        self._add(Request(task_id, tokens, choice, most, reserved, self._arrivals, self._deadline(), sink=sink))
 
     def embed(
         self, task_id: TaskId, inputs: Sequence[Sequence[int]], pooling: Pooling, dimensions: int, held: int

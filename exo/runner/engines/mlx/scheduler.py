@@ -1,5 +1,6 @@
 """Continuous batching: requests come in and leave at the borders of steps, and share the model in between."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -22,19 +23,23 @@ from exo.runner.engines.mlx.failures import STEP_ERRORS, Failures
 from exo.runner.engines.mlx.hidden_states import HiddenStates
 from exo.runner.engines.mlx.keeping import Keeping
 from exo.runner.engines.mlx.kept import Kept
-from exo.runner.engines.mlx.layers import LayerCache, compact_copy, grows, new_layers
+from exo.runner.engines.mlx.layers import LayerCache, compact_copy, grows, new_layers, tried
 from exo.runner.engines.mlx.prefill import Prefill
-from exo.runner.engines.mlx.prefix_cache import as_tokens
+from exo.runner.engines.mlx.prefix_cache import Tokens, as_tokens
 from exo.runner.engines.mlx.prompts import Prompts
 from exo.runner.engines.mlx.request import Request
 from exo.runner.engines.mlx.request_queue import AnyRequest, RequestQueue
 from exo.runner.engines.mlx.room import Room
-from exo.runner.engines.mlx.sampling import Choice
+from exo.runner.engines.mlx.sampling import Choice, greedy
 from exo.runner.engines.mlx.slices import SlicePace
+from exo.runner.engines.mlx.taking_in import TakingIn, why_not
 from exo.runner.engines.mlx.width import WIDTH
 from exo.runner.engines.ranks import SOLO, Ranks
+from exo.runner.kv.form import PromptState, Sink
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.said import short
+
+logger = logging.getLogger(__name__)
 
 SNAPSHOT_EVERY = 256
 """Tokens between two snapshots of a state that cannot be trimmed; more where its windows are longer, so that snapshots
@@ -71,7 +76,11 @@ class Scheduler:
         self._on_lost_step = on_lost_step
         self._width = width
         with mx.stream(generation_stream):
-            cost = measure(model)
+            shown = tried(model)
+        cost = measure(shown)
+        self.exchanges = why_not(shown, ranks.size)
+        """Why states of prompts cannot be handed out and taken in; empty where they can."""
+        self._taking_in = TakingIn(shown, lambda: new_layers(model))
         self._failures = Failures(ranks)
         self._keeping = Keeping(ranks, free_bytes)
         self._queue = RequestQueue(Room(cost, ranks, free_bytes), self._keeping, ranks, clock)
@@ -102,12 +111,35 @@ class Scheduler:
         """Requests that have a slot. Those for vectors need none."""
         return len(self._prompts.waiting) + len(self._decoding.requests)
 
+    def held(self, prompt: Sequence[int]) -> int:
+        """How many of a prompt's tokens need not be computed."""
+        return self._keeping.held(as_tokens(prompt), len(prompt) - 1) if prompt else 0
+
     def submit(
-        self, task_id: TaskId, prompt: Sequence[int], choice: Choice, max_tokens: int | None, context: int
+        self,
+        task_id: TaskId,
+        prompt: Sequence[int],
+        choice: Choice,
+        max_tokens: int | None,
+        context: int,
+        state: PromptState | None = None,
     ) -> None:
-        """Queues a request. Raises Rejected: `duplicate_task`, and what `RequestQueue.submit` says."""
+        """Queues a request. Raises Rejected: `duplicate_task`, and what `RequestQueue.submit` says.
+
+        A `state` from elsewhere is kept as if the prompt's beginning had been computed here. One that does not fit is
+        left, with a line in the log.
+        """
         self._check_new(task_id)
         self._queue.submit(task_id, prompt, choice, max_tokens, context, self.held_bytes)
+        if state is not None:
+            self._take_in(task_id, as_tokens(prompt), state)
+
+    def prefill(self, task_id: TaskId, prompt: Sequence[int], context: int, sink: Sink) -> None:
+        """Queues a prompt whose state `sink` is to get. Raises Rejected as `submit`, and `exchange_not_supported`."""
+        if self.exchanges:
+            raise Rejected(self.exchanges, code="exchange_not_supported")
+        self._check_new(task_id)
+        self._queue.submit(task_id, prompt, Choice(greedy, ()), 1, context, self.held_bytes, sink)
 
     def embed(self, task_id: TaskId, inputs: Sequence[Sequence[int]], pooling: Pooling, dimensions: int) -> None:
         """Queues texts that are to become vectors. Raises Rejected: `duplicate_task`, and what `RequestQueue.embed`
@@ -158,6 +190,21 @@ class Scheduler:
         held = (self._prompts.waiting, self._decoding.requests, self._embeddings.waiting, self._queue)
         if any(task_id in one for one in held):
             raise Rejected(f"task {task_id} is running already", code="duplicate_task")
+
+    def _take_in(self, task_id: TaskId, tokens: Tokens, state: PromptState) -> None:
+        """Keeps a state from elsewhere for the request that comes with it."""
+        try:
+            if self.exchanges:
+                raise Rejected(self.exchanges)
+            if not 0 < state.tokens < len(tokens):
+                raise Rejected(f"it covers {state.tokens} tokens, and the prompt has {len(tokens)}")
+            if not self._keeping.fits(state.nbytes):
+                raise Rejected(f"memory for its {state.nbytes} bytes is not free beside what runs")
+            with mx.stream(generation_stream):
+                kept = Kept(state.tokens, self._taking_in.layers(state))
+                self._keeping.put(tokens[: state.tokens], kept)
+        except Rejected as refusal:
+            logger.warning("the state from elsewhere for %s was left: %s", task_id, refusal.reason)
 
     def _advance(self) -> Sequence[EngineOutput]:
         """A slice of the prompts, or of the texts for vectors: where both wait, in turn, so that who decodes stands
@@ -240,13 +287,24 @@ class Scheduler:
 
     def _start(self) -> list[EngineOutput]:
         """Has the prompts that are computed decode."""
-        finished = self._prompts.take_finished()
-        outputs: list[EngineOutput] = [_prefilled(prefill) for prefill in finished if not prefill.request.generated]
+        ready = self._prompts.take_finished()
+        outputs: list[EngineOutput] = [self._handed_out(prefill) for prefill in ready if prefill.handing]
+        finished = [prefill for prefill in ready if not prefill.handing]
+        outputs += [_prefilled(prefill) for prefill in finished if not prefill.request.generated]
         # Told apart before anything begins: an error makes suspects of those whose states are gone then.
         suspects = [prefill for prefill in finished if prefill.request.suspect]
         others = [prefill for prefill in finished if not prefill.request.suspect]
         outputs += self._start_together(others) if others else []
         return outputs + [output for prefill in suspects for output in self._start_alone(prefill)]
+
+    def _handed_out(self, prefill: Prefill) -> EngineOutput:
+        """The end of a request for its state alone."""
+        try:
+            prefill.hand_out_rest()
+        except STEP_ERRORS as error:
+            return self._failures.of(prefill.request.task_id, error)
+        self._failures.forget()
+        return _prefilled(prefill)
 
     def _start_together(self, prefills: Sequence[Prefill]) -> list[FailedOutput]:
         requests = [prefill.request for prefill in prefills]
@@ -311,4 +369,4 @@ def _logprobs(request: Request, response: TokenResponse) -> TokenLogprobs | None
 
 def _prefilled(prefill: Prefill) -> PrefillOutput:
     total = len(prefill.tokens)
-    return PrefillOutput(prefill.request.task_id, total, total, prefill.cached)
+    return PrefillOutput(prefill.request.task_id, total, total, prefill.cached, is_last=prefill.handing is not None)
