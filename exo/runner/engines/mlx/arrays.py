@@ -30,7 +30,7 @@ def array_of(numbers: Numbers, dtype: mx.Dtype) -> mx.array:
 
     Raises Rejected where one of them is too large for it.
     """
-    raw = mx.array(cast(Any, np.ascontiguousarray(numbers.raw)))
+    raw = mx.array(cast(Any, np.ascontiguousarray(numbers.raw).reshape(numbers.shape)))
     array = raw.view(mx.bfloat16) if numbers.dtype == "bfloat16" else raw
     if array.dtype == dtype:
         return array

@@ -1,6 +1,7 @@
 """A prompt's state from another engine as caches of mlx-lm, where it fits the model."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import mlx.core as mx
@@ -16,6 +17,24 @@ EXCHANGED: tuple[type[object], ...] = (KVCache, RotatingKVCache, ArraysCache)
 """Caches that keep what the form of no engine has. Not those that inherit from them: they keep something else."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the model keeps in one array, without the axis for a batch."""
+
+    shape: tuple[int, ...]
+    dtype: mx.Dtype
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedLayer:
+    """What the model keeps in one cache: keys and values of tokens, or else the arrays of a state space."""
+
+    keeps_tokens: bool
+    arrays: tuple[_Wanted | None, ...]
+    window: int | None
+    """The most tokens; None: all."""
+
+
 def why_not(tried: Sequence[LayerCache], ranks: int) -> str:
     """Why states of a model cannot be exchanged; empty where they can. `tried` is its state of one token."""
     if ranks > 1:
@@ -29,17 +48,17 @@ class TakingIn:
 
     def __init__(self, tried: Sequence[LayerCache], new_layers: Callable[[], list[LayerCache]]) -> None:
         """`tried` is the model's state of one token, which shows what it wants; `new_layers` makes one of none."""
-        self._tried = tuple(leaves(tried))
+        self._wanted = [_wanted(layer) for layer in leaves(tried)]
         self._new_layers = new_layers
 
     def layers(self, state: PromptState) -> list[LayerCache]:
         """The state in new caches. Raises Rejected, with both numbers, where it is not one of this model."""
-        if len(state.layers) != len(self._tried):
-            raise Rejected(f"it has {len(state.layers)} layers, and the model {len(self._tried)}")
+        if len(state.layers) != len(self._wanted):
+            raise Rejected(f"it has {len(state.layers)} layers, and the model {len(self._wanted)}")
         layers = self._new_layers()
-        for number, (layer, tried, given) in enumerate(zip(leaves(layers), self._tried, state.layers, strict=True)):
+        for number, (layer, wanted, given) in enumerate(zip(leaves(layers), self._wanted, state.layers, strict=True)):
             try:
-                cast(Any, layer).state = _filled(given, tried, state.tokens)
+                cast(Any, layer).state = _filled(given, wanted, state.tokens)
             except Rejected as refusal:
                 raise Rejected(f"layer {number}: {refusal.reason}") from refusal
         return layers
@@ -57,54 +76,59 @@ def _why_not_layer(number: int, layer: LayerCache) -> str:
 
 
 def _arrays(layer: LayerCache) -> Sequence[mx.array | None]:
-    """What a cache keeps: keys and values, or the arrays of a state space."""
+    """What a cache keeps: keys and values, or the arrays of a state space. Nothing of a kind that is not exchanged."""
     cache = cast(Any, layer)
-    return cache.cache if isinstance(layer, ArraysCache) else (cache.keys, cache.values)
+    if isinstance(layer, ArraysCache):
+        return cache.cache
+    return (cache.keys, cache.values) if isinstance(layer, KVCache | RotatingKVCache) else ()
 
 
-def _filled(given: LayerState, tried: LayerCache, tokens: int) -> object:
+def _wanted(layer: LayerCache) -> _WantedLayer:
+    arrays = tuple(None if array is None else _Wanted(array.shape[1:], array.dtype) for array in _arrays(layer))
+    window = cast(int | None, getattr(layer, "max_size", None))
+    return _WantedLayer(not isinstance(layer, ArraysCache), arrays, window)
+
+
+def _filled(given: LayerState, wanted: _WantedLayer, tokens: int) -> object:
     """The state that the cache of a layer is set to."""
-    if isinstance(tried, ArraysCache):
-        if not isinstance(given, ArraysState):
-            raise Rejected("it came with keys and values, and the model keeps a state space there")
-        return _filled_arrays(given.arrays, _arrays(tried)), None, None
     if isinstance(given, ArraysState):
-        raise Rejected("it came as a state space, and the model keeps keys and values there")
-    if isinstance(tried, RotatingKVCache):
-        size = cast(int, cast(Any, tried).max_size)
-        window = as_window(given, tokens, size)
-        return *_keys_and_values(window, tried), tokens, 0, size, window.tokens
-    return *_keys_and_values(as_attention(given), tried), tokens
+        if wanted.keeps_tokens:
+            raise Rejected("it came as a state space, and the model keeps keys and values there")
+        return _filled_arrays(given.arrays, wanted.arrays), None, None
+    if not wanted.keeps_tokens:
+        raise Rejected("it came with keys and values, and the model keeps a state space there")
+    if wanted.window is None:
+        return *_keys_and_values(as_attention(given), wanted), tokens
+    window = as_window(given, tokens, wanted.window)
+    return *_keys_and_values(window, wanted), tokens, 0, wanted.window, window.tokens
 
 
-def _keys_and_values(given: AttentionState | WindowState, tried: LayerCache) -> list[mx.array]:
-    keys, values = _arrays(tried)
-    assert keys is not None
-    assert values is not None
-    return [_by_head("keys", given.keys, keys), _by_head("values", given.values, values)]
+def _keys_and_values(given: AttentionState | WindowState, wanted: _WantedLayer) -> list[mx.array]:
+    together = zip(("keys", "values"), (given.keys, given.values), wanted.arrays, strict=True)
+    return [_by_head(name, numbers, array) for name, numbers, array in together if array is not None]
 
 
-def _by_head(name: str, numbers: Numbers, wanted: mx.array) -> mx.array:
+def _by_head(name: str, numbers: Numbers, wanted: _Wanted) -> mx.array:
     """As mlx-lm has it: [1, heads, tokens, head_dim]."""
-    heads, head_dim = wanted.shape[1], wanted.shape[3]
+    heads, _, head_dim = wanted.shape
     if numbers.shape[1:] != (heads, head_dim):
         raise Rejected(f"{name} of {_times(numbers.shape[1:])} numbers a token, and the model has {heads} x {head_dim}")
     return mx.contiguous(array_of(numbers, wanted.dtype).swapaxes(0, 1))[None]
 
 
-def _filled_arrays(given: Sequence[Numbers | None], wanted: Sequence[mx.array | None]) -> list[mx.array | None]:
+def _filled_arrays(given: Sequence[Numbers | None], wanted: Sequence[_Wanted | None]) -> list[mx.array | None]:
     if len(given) != len(wanted):
         raise Rejected(f"it has {len(given)} arrays, and the model {len(wanted)}")
     return [_filled_array(numbers, array) for numbers, array in zip(given, wanted, strict=True)]
 
 
-def _filled_array(numbers: Numbers | None, wanted: mx.array | None) -> mx.array | None:
-    if numbers is None or wanted is None:
-        if numbers is not wanted:
-            raise Rejected("one of its arrays is set where the model's is not, or the other way round")
+def _filled_array(numbers: Numbers | None, wanted: _Wanted | None) -> mx.array | None:
+    if numbers is None and wanted is None:
         return None
-    if numbers.shape != tuple(wanted.shape[1:]):
-        raise Rejected(f"an array of {_times(numbers.shape)} numbers, and the model has {_times(wanted.shape[1:])}")
+    if numbers is None or wanted is None:
+        raise Rejected("one of its arrays is set where the model's is not, or the other way round")
+    if numbers.shape != wanted.shape:
+        raise Rejected(f"an array of {_times(numbers.shape)} numbers, and the model has {_times(wanted.shape)}")
     return array_of(numbers, wanted.dtype)[None]
 
 
