@@ -33,7 +33,7 @@ class Outgoing:
     def __call__(self, piece: Piece) -> None:
         """Sends a piece on, if anybody still waits for it."""
         if not self._left:
-            self._loop.call_soon_threadsafe(self._frames.put_nowait, piece)
+            self._put(piece)
 
     def done(self, tokens: int) -> None:
         """All pieces were given; they are the state of so many tokens."""
@@ -65,7 +65,11 @@ class Outgoing:
     def _end(self, frame: End | Failure) -> None:
         if not self._ended:
             self._ended = True
-            self._frames.put_nowait(frame)
+            self._put(frame)
+
+    def _put(self, frame: Frame) -> None:
+        """In the order of the calls, from whichever thread: the end must not overtake a piece."""
+        self._loop.call_soon_threadsafe(self._frames.put_nowait, frame)
 
 
 async def _write(frame: Frame, writer: asyncio.StreamWriter, patience: float) -> None:
