@@ -24,7 +24,7 @@ from exo.runner.engines.base import Engine, EngineOutput, FailedOutput, PrefillO
 from exo.runner.kv.assembling import assembled
 from exo.runner.kv.form import AttentionState, LayerState, Numbers, Piece, PromptState, arrays_of
 from tests import builders
-from tests.conftest import needs_vllm
+from tests.conftest import needs_mlx, needs_vllm
 
 pytestmark = [needs_vllm, pytest.mark.filterwarnings("ignore")]  # of what vLLM and torch do
 
@@ -130,9 +130,21 @@ def of_vllm(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> G
 
 
 @pytest.fixture(scope="module")
+def of_mlx(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Giver:
+    return giver("mlx", embedded_model, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
 def vllm(of_vllm: Giver, embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """It has not seen the prompts, and is loaded when `of_vllm` is closed."""
     with loaded("vllm", embedded_model, tmp_path_factory.mktemp("cache")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def mlx(of_mlx: Giver, embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """It has not seen the prompts."""
+    with loaded("mlx", embedded_model, tmp_path_factory.mktemp("cache")) as engine:
         yield engine
 
 
@@ -165,6 +177,16 @@ def test_pieces_come_layer_by_layer_and_the_end_says_so(of_vllm: Giver) -> None:
         assert one.outputs[-1] == PrefillOutput(A, tokens, tokens, is_last=True)
     assert of_vllm.handed[0].pieces == []
     assert of_vllm.handed[0].outputs == [PrefillOutput(A, 0, 0, is_last=True)]
+
+
+@needs_mlx
+def test_states_of_mlx_make_vllm_answer_as_by_itself(vllm: Engine, of_mlx: Giver, of_vllm: Giver) -> None:
+    check_answers(vllm, of_mlx.handed[1:], of_vllm.answers["mlx"][1:])
+
+
+@needs_mlx
+def test_states_of_vllm_make_mlx_answer_as_by_itself(mlx: Engine, of_mlx: Giver, of_vllm: Giver) -> None:
+    check_answers(mlx, of_vllm.handed[1:], of_mlx.answers["vllm"][1:])
 
 
 def test_what_the_prefix_cache_holds_is_handed_out_too_and_long_prompts_in_several_steps(vllm: Engine) -> None:
