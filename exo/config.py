@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exo.domain.ids import is_token
 from exo.domain.limits import QUEUE_PER_MODEL
+from exo.domain.ray import RAY_NODES_MOST, RayCluster
 from exo.domain.shard import EngineName
 from exo.errors import Fatal, without_prefix
 from exo.log_setup import LogFormat
@@ -108,6 +109,10 @@ class Settings(BaseSettings):
     engine: Annotated[tuple[EngineName, ...], NoDecode, BeforeValidator(_engines)] = ()
     """Engines that this node offers, the preferred one first; `auto`, which is none here: all that can run. `scripted`
     is for tests."""
+    ray_address: str = ""
+    """`host:port` of a Ray cluster's head, for models on vLLM over several machines."""
+    ray_nodes: Annotated[int, Field(ge=1, le=RAY_NODES_MOST)] = 1
+    """Machines of that cluster over which this node's vLLM divides a model."""
     model_folders: Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_folders)] = ()
     """More folders to look for models in, separated as in PATH; each holds model folders."""
     offline: bool = False
@@ -123,6 +128,11 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: LogFormat = "text"
     """Of what the processes say: lines for people, or one JSON object a line."""
+
+    @property
+    def ray(self) -> RayCluster | None:
+        """The Ray cluster that vLLM is to use; None: it stays on this machine."""
+        return RayCluster(address=self.ray_address, nodes=self.ray_nodes) if self.ray_nodes > 1 else None
 
     @property
     def api_url(self) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from exo.domain.base import Frozen
 from exo.domain.ids import ModelId, NodeId
@@ -45,6 +45,8 @@ class EngineFacts(Frozen):
     """Whether it can, and may."""
     device: Literal["cpu", "gpu"] = "cpu"
     """What it computes on there."""
+    machines: PositiveInt = 1
+    """Over how many machines like this one it divides a model by its own means: vLLM's Ray."""
     packages: tuple[Package, ...] = ()
     """Those of which it consists, as far as they are installed."""
     problem: str = ""

@@ -6,6 +6,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from exo.domain.base import Frozen
 from exo.domain.instance import Instance
+from exo.domain.ray import RayCluster
 from exo.domain.shard import Shard
 
 
@@ -26,6 +27,8 @@ class RunnerSpec(Frozen):
     step_timeout: PositiveFloat = 60.0
     threads: PositiveInt = 1
     """Most threads to compute with on a CPU: this runner's part of the cores."""
+    ray: RayCluster | None = None
+    """What vLLM divides the model over; None: this machine alone."""
 
 
 class RunnerShare(Frozen):

@@ -7,7 +7,9 @@ from importlib import metadata
 from typing import Literal
 
 from exo.domain.node import EngineFacts, Package
+from exo.domain.ray import RayCluster
 from exo.domain.shard import EngineName
+from exo.node.ray import ray_problem
 
 Nvidia = Literal["none", "no driver", "works"]
 """Whether there is a GPU of NVIDIA's, and whether its driver answers."""
@@ -42,10 +44,15 @@ def installed_version(package: str) -> str | None:
 
 
 def engine_facts(
-    host: Host, chosen: Sequence[EngineName] = (), version_of: VersionOf = installed_version
+    host: Host,
+    chosen: Sequence[EngineName] = (),
+    version_of: VersionOf = installed_version,
+    ray: RayCluster | None = None,
 ) -> tuple[EngineFacts, ...]:
-    """MLX and vLLM as they are here. `chosen`: those that the user wants; empty: whatever can run."""
-    found = _mlx(host, version_of), _vllm(host, version_of)
+    """MLX and vLLM as they are here. `chosen`: those that the user wants; empty: whatever can run. `ray`: what vLLM is
+    to divide models over."""
+    vllm = _vllm(host, version_of)
+    found = _mlx(host, version_of), vllm if ray is None or not vllm.runs else _over_ray(vllm, ray, version_of)
     return tuple(one if not chosen or one.name in chosen else _left_out(one, chosen) for one in found)
 
 
@@ -98,6 +105,13 @@ def _vllm(host: Host, version_of: VersionOf) -> EngineFacts:
         packages=packages,
         problem=_vllm_problem(host, build),
     )
+
+
+def _over_ray(vllm: EngineFacts, ray: RayCluster, version_of: VersionOf) -> EngineFacts:
+    problem = ray_problem(ray, version_of)
+    if vllm.device != "gpu":
+        problem = f"EXO_RAY_NODES={ray.nodes}: over several machines vLLM computes on GPUs alone"
+    return vllm.replaced({"runs": not problem, "problem": problem, "machines": ray.nodes})
 
 
 def _vllm_build(packages: Sequence[Package]) -> Literal["none", "cpu", "cuda"]:

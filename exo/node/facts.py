@@ -10,6 +10,7 @@ import psutil
 
 from exo import __version__
 from exo.domain.node import Gpu, NodeFacts
+from exo.domain.ray import RayCluster
 from exo.domain.shard import EngineName
 from exo.node.chip import chip
 from exo.node.container import memory_limit
@@ -22,15 +23,17 @@ from exo.node.pci import has_nvidia_gpu
 from exo.node.thunderbolt import rdma_enabled, thunderbolt_ports
 
 
-def node_facts(home: Path, chosen: Sequence[EngineName] = (), probe_port: int = 0) -> NodeFacts:
-    """The facts; `chosen`: the engines that the user wants offered, empty for all. Memory and cores are those that this
+def node_facts(
+    home: Path, chosen: Sequence[EngineName] = (), probe_port: int = 0, ray: RayCluster | None = None
+) -> NodeFacts:
+    """The facts; `chosen` and `ray` as in `engine_facts`. Memory and cores are those that this
     process may use, so that a container's limits count.
 
     Takes some milliseconds; on a Mac once a minute some seconds.
     """
     own_gpus = gpus()
     host = _host(own_gpus)
-    engines = engine_facts(host, chosen)
+    engines = engine_facts(host, chosen, ray=ray)
     return NodeFacts(
         hostname=socket.gethostname(),
         system=host.system,

@@ -69,7 +69,9 @@ def main() -> None:
 async def run(spec: RunnerSpec, threads: ThreadShare) -> None:
     """Load, warm up, and generate until cancelled. Raises Fatal, after having reported it, where that cannot be."""
     bus = await connect(spec.nats_url, spec.cluster, f"runner {spec.shard.runner_id}")
-    thread = EngineThread(make_engine(spec.instance.engine, Path(spec.cache_dir), threads), spec.instance.slots)
+    thread = EngineThread(
+        make_engine(spec.instance.engine, Path(spec.cache_dir), threads, spec.ray), spec.instance.slots
+    )
     thread.start()
     progress = _Progress(spec)
     beating = asyncio.create_task(_beat(bus, spec, thread, progress))

@@ -138,7 +138,7 @@ class Worker:
         return NodeSeen(
             node_id=self._node_id,
             boot_id=self._boot_id,
-            facts=node_facts(self._settings.home, self._settings.engine, self._probe_port),
+            facts=node_facts(self._settings.home, self._settings.engine, self._probe_port, self._settings.ray),
             available_bytes=gauges.memory_available_bytes,
             holdings=self._models.holdings,
             damaged=self._models.damaged,

@@ -94,6 +94,7 @@ class Supervisor:
             log_level=self._settings.log_level,
             log_format=self._settings.log_format,
             step_timeout=self._settings.step_timeout,
+            ray=self._settings.ray,
         )
         task = asyncio.create_task(self._run(supervised, spec))
         self._tasks.add(task)

@@ -147,6 +147,14 @@ def test_a_model_is_divided_over_as_many_gpus_as_its_heads_divide_by() -> None:
     assert refused(on_gpus(6, 6, 6), MIDDLE.model_copy(update={"kv_heads": 1}), "vllm").code == "insufficient_memory"
 
 
+def test_over_a_ray_cluster_the_memory_of_its_machines_counts() -> None:
+    vllm = EngineFacts(name="vllm", runs=True, device="gpu", machines=2)
+    assert "can give 16.00 GB" in placed(with_facts(on_gpus(8), engine_facts=[vllm]), MIDDLE, "vllm").reason
+    state = with_facts(on_gpus(0, unified=True), engine_facts=[vllm])
+    assert "can give 24.00 GB" in placed(state, MIDDLE, "vllm").reason
+    assert "can give 12.00 GB" in placed(state, MIDDLE, "mlx").reason
+
+
 def with_instance(state: State, engine: EngineName) -> State:
     """MIDDLE is placed on the node."""
     instance = builders.instance(builders.whole(MIDDLE, "runner", "a"), engine=engine)

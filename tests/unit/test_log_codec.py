@@ -19,8 +19,8 @@ FACTS = (
 LATER_FACTS = (
     ',"probe_port":52416,"rdma_enabled":true,'
     '"thunderbolt":[{"interface":"en5","rdma_device":"rdma_en5","domain":"d","peer_domain":"e"}],'
-    '"machine":{"model":"NVIDIA DGX Spark","kind":"desktop"},"engine_facts":[{"name":"vllm","runs":true,"device":"gpu",'
-    '"packages":[{"name":"vllm","version":"0.32.0"}],"problem":"p"}],"gpu_problem":"q"'
+    '"machine":{"model":"NVIDIA DGX Spark","kind":"desktop"},"engine_facts":[{"name":"vllm","runs":true,'
+    '"device":"gpu","machines":2,"packages":[{"name":"vllm","version":"0.32.0"}],"problem":"p"}],"gpu_problem":"q"'
 )
 """Fields that version 2 has besides."""
 CARD = (

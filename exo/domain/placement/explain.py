@@ -6,6 +6,10 @@ from exo.domain.placement.memory import Room, headroom_percent, share_bytes
 from exo.domain.placement.request import Refused, RefusedCode, Share
 from exo.domain.placement.survey import Survey
 
+VLLM_ALONE = (
+    "vLLM runs on one node alone: ask for one node and pipeline sharding. Over several machines it divides a model by "
+    "its own means: EXO_RAY_NODES, in docs/settings.md"
+)
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 

@@ -14,3 +14,9 @@ def gpu_bytes(node: Node, engine: EngineName, card: ModelCard) -> int | None:
     if engine != "vllm" or facts is None or facts.device != "gpu" or not own:
         return None
     return slices_most(card, len(own)) * min(own)
+
+
+def machines_of(node: Node, engine: EngineName) -> int:
+    """Over how many machines the engine would divide a model by its own means; they are taken to be like the node."""
+    facts = node.facts.facts_of(engine)
+    return 1 if facts is None else facts.machines

@@ -8,7 +8,7 @@ from exo.domain.ids import InstanceId, NodeId
 from exo.domain.instance import Instance
 from exo.domain.model_card import ModelCard
 from exo.domain.placement.engines import why_not_on
-from exo.domain.placement.gpus import gpu_bytes
+from exo.domain.placement.gpus import gpu_bytes, machines_of
 from exo.domain.placement.request import PlacementRequest
 from exo.domain.shard import EngineName, Shard, Sharding
 from exo.domain.state import Node, State, names_of
@@ -80,11 +80,12 @@ def _room(state: State, node: Node, name: str, request: PlacementRequest, leavin
     card = request.card
     holding = node.holdings.get(card.model_id)
     of_gpus = gpu_bytes(node, request.runs_in, card)
-    whole = _whole(node) if of_gpus is None else of_gpus
+    machines = machines_of(node, request.runs_in)
+    whole = (_whole(node) if of_gpus is None else of_gpus) * machines
     promised = _promised(state, node, leaving, of_gpus is not None)
     left = whole - promised.staying
     # State does not know what else is in a GPU's own memory.
-    available = node.available_bytes if of_gpus is None else left
+    available = node.available_bytes * machines if of_gpus is None else left
     # What leaves is still in memory: nothing can be said of what will be free, but of what is promised.
     beside = left if promised.leaves else min(available, left)
     return Room(

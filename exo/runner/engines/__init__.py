@@ -3,15 +3,18 @@
 from pathlib import Path
 from typing import assert_never
 
+from exo.domain.ray import RayCluster
 from exo.domain.shard import EngineName
 from exo.runner.engines.base import Engine
 from exo.runner.engines.threads import ThreadShare
 
 
-def make_engine(name: EngineName, cache: Path, threads: ThreadShare | None = None) -> Engine:
+def make_engine(
+    name: EngineName, cache: Path, threads: ThreadShare | None = None, ray: RayCluster | None = None
+) -> Engine:
     """An engine that is not loaded yet, computing with one thread unless `threads` allows more.
 
-    `cache` is a folder for files that can be made again.
+    `cache` is a folder for files that can be made again. `ray`: what vLLM divides a model over.
     """
     match name:
         case "mlx":
@@ -25,6 +28,6 @@ def make_engine(name: EngineName, cache: Path, threads: ThreadShare | None = Non
         case "vllm":
             from exo.runner.engines.vllm.engine import VllmEngine  # noqa: PLC0415  (imported only where it runs)
 
-            return VllmEngine(threads or ThreadShare())
+            return VllmEngine(threads or ThreadShare(), ray=ray)
         case _:
             assert_never(name)

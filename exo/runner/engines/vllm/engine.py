@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
+from exo.domain.ray import RayCluster
 from exo.domain.sampling import SamplingParams
 from exo.domain.shard import Shard
 from exo.errors import Fatal
@@ -38,14 +39,17 @@ class VllmEngine:
         threads: ThreadShare,
         free_bytes: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        ray: RayCluster | None = None,
     ) -> None:
         """On a CPU it computes with as many threads as it finds free cores for, at most what `threads` allows.
 
         `free_bytes`: memory that keys and values may still take, by default what the system and the GPUs say.
+        `ray`: machines that the model is divided over.
         """
         self._threads = threads
         self._free_bytes = free_bytes
         self._clock = clock
+        self._ray = ray
         self._loaded: Loaded | VectorModel | None = None
         self._step_threads: StepThreads | None = None
 
@@ -92,7 +96,7 @@ class VllmEngine:
         """Has vLLM read the weights: for vectors, where the model was trained to make them, else for writing."""
         check_folder(folder)
         tokenizer = HuggingFaceTokenizer(folder)
-        prepare_environment(self._threads.most)
+        prepare_environment(self._threads.most, self._ray)
         from exo.runner.engines.vllm.loaded import Loaded  # noqa: PLC0415  (imports vLLM)
         from exo.runner.engines.vllm.step_threads import StepThreads  # noqa: PLC0415
         from exo.runner.engines.vllm.vector_model import VectorModel  # noqa: PLC0415
@@ -102,7 +106,7 @@ class VllmEngine:
         if form.is_trained and not form.refusal:
             self._loaded = VectorModel(shard.card, form, tokenizer, folder, on_progress)
         else:
-            self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, self._free_bytes, self._clock)
+            self._loaded = Loaded(shard.card, tokenizer, folder, on_progress, self._free_bytes, self._clock, self._ray)
 
     @property
     def exchanges(self) -> str:

@@ -3,6 +3,8 @@
 import logging
 import os
 
+from exo.domain.ray import RayCluster
+
 SETTINGS = {
     "HF_HUB_OFFLINE": "1",  # models come from this node's store
     "VLLM_CONFIGURE_LOGGING": "0",  # it logs as this process does
@@ -12,10 +14,12 @@ SETTINGS = {
 }
 
 
-def prepare_environment(threads: int) -> None:
+def prepare_environment(threads: int, ray: RayCluster | None = None) -> None:
     """Before vLLM is imported. `threads`: of processes that it starts; what this one computes with is set in
     `step_threads.py`, since torch may be here already. What the user has set stays."""
     for name, value in {**SETTINGS, "OMP_NUM_THREADS": str(threads)}.items():
         os.environ.setdefault(name, value)
+    if ray is not None:
+        os.environ["RAY_ADDRESS"] = ray.address  # without it vLLM would have Ray start a cluster of this machine
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         logging.getLogger("vllm").setLevel(logging.ERROR)  # its warnings are of what is set here and by the engine

@@ -16,13 +16,14 @@ from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.limits import SLOTS
 from exo.domain.model_card import ModelCard
+from exo.domain.ray import RayCluster
 from exo.domain.sampling import SamplingParams
 from exo.errors import Fatal, Rejected, one_line
 from exo.runner.engines.admission import check_fitting, completion_limit, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, Progress
 from exo.runner.engines.vllm.cache import policy
 from exo.runner.engines.vllm.cache.growing import Clock, FreeBytes, GrowingCache
-from exo.runner.engines.vllm.cache.hooks import hooks
+from exo.runner.engines.vllm.cache.hooks import Hooks, hooks
 from exo.runner.engines.vllm.kv.connector import transfer_config
 from exo.runner.engines.vllm.kv.exchange import Exchange
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
@@ -31,6 +32,7 @@ from exo.runner.engines.vllm.outputs import outputs_of
 from exo.runner.engines.vllm.prefills import Prefills
 from exo.runner.engines.vllm.repetition import RecentRepetition
 from exo.runner.engines.vllm.sampling import prefill_params, vllm_params
+from exo.runner.engines.vllm.spread import Spread, spread_of
 from exo.runner.engines.vllm.step_tokens import most_step_tokens
 from exo.runner.kv.form import PromptState, Sink
 from exo.runner.tokenizer import HuggingFaceTokenizer
@@ -59,6 +61,7 @@ class Loaded:
         on_progress: Progress,
         free: FreeBytes | None,
         clock: Clock,
+        ray: RayCluster | None,
     ) -> None:
         """`free`: bytes that keys and values may still take, by default what the system and the GPUs say.
 
@@ -68,8 +71,11 @@ class Loaded:
         self.tokenizer = tokenizer
         self._runs: dict[TaskId, _Run] = {}
         self._exchange = Exchange()
-        self._engine = _engine(card, folder, on_progress, (free or free_bytes)(), self._exchange)
-        self._cache = GrowingCache(self._engine, free, clock) if hooks().grow else None
+        ours = hooks() if ray is None else Hooks()  # what another machine has free is not known here
+        self._engine = _engine(
+            card, folder, on_progress, (free or free_bytes)(), self._exchange, spread_of(card, ray), ours
+        )
+        self._cache = GrowingCache(self._engine, free, clock) if ours.grow else None
         self._prefills = Prefills(self._engine)
         self._room = self._engine.vllm_config.model_config.max_model_len
 
@@ -199,11 +205,13 @@ class Loaded:
         return outputs
 
 
-def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int, exchange: Exchange) -> LLMEngine:
-    gpus, ours = _gpus(card), hooks()
-    block_bytes = card.kv_bytes(policy.BLOCK) // gpus
+def _engine(
+    card: ModelCard, folder: Path, on_progress: Progress, free: int, exchange: Exchange, spread: Spread, ours: Hooks
+) -> LLMEngine:
+    block_bytes = spread.part(card, card.kv_bytes(policy.BLOCK))
     size = policy.limit if ours.grow else policy.fixed
-    blocks = size(card.context, free, card.weight_bytes // gpus, block_bytes)
+    blocks = size(card.context, free, spread.part(card, card.weight_bytes), block_bytes)
+    is_local = spread.executor is None
     try:
         with told(card.layers, on_progress) as file:
             arguments = EngineArgs(
@@ -219,21 +227,17 @@ def _engine(card: ModelCard, folder: Path, on_progress: Progress, free: int, exc
                 scheduler_cls=ours.scheduler_cls,
                 worker_cls=ours.worker_cls,
                 async_scheduling=ours.async_scheduling,
-                load_format=FORMAT,
-                model_loader_extra_config={TOLD_FILE: str(file)},
+                load_format=FORMAT if is_local else "auto",  # no file of this machine reaches others
+                model_loader_extra_config={TOLD_FILE: str(file)} if is_local else {},
                 logits_processors=[RecentRepetition],
                 structured_outputs_config=StructuredOutputsConfig(backend="guidance"),
                 disable_log_stats=True,
                 enforce_eager=not torch.cuda.is_available(),  # on a CPU vLLM would compile for a minute, by a compiler
-                tensor_parallel_size=gpus,
-                kv_transfer_config=transfer_config(exchange) if gpus == 1 else None,
+                tensor_parallel_size=spread.gpus,
+                pipeline_parallel_size=spread.machines,
+                distributed_executor_backend=spread.executor,
+                kv_transfer_config=transfer_config(exchange) if spread.ranks == 1 else None,
             )
             return LLMEngine.from_engine_args(arguments)
     except Exception as error:  # of any kind: it computes with what the files say
         raise Fatal(f"vLLM cannot load {card.model_id}: {one_line(error)}") from error
-
-
-def _gpus(card: ModelCard) -> int:
-    """As many GPUs as there are and can share the model's heads; 1 on a CPU."""
-    counts = range(torch.cuda.device_count(), 1, -1)
-    return next((count for count in counts if card.heads % count == 0 and card.kv_heads % count == 0), 1)
