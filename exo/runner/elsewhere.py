@@ -14,6 +14,7 @@ from exo.domain.messages.chunks import PrefillPiece
 from exo.domain.messages.prefills import PrefillAsked
 from exo.domain.prefill import PrefillAttempt, PrefillSource
 from exo.errors import ExoError, Rejected, Retryable
+from exo.node.container import available_memory
 from exo.runner.engine_thread import EngineThread
 from exo.runner.engines.base import Engine
 from exo.runner.kv.fetching import fetch
@@ -32,6 +33,9 @@ PIECE_PATIENCE = 30.0
 """Seconds without any part of the state. Its engine may be busy with a long slice of another prompt."""
 STATE_PATIENCE = 600.0
 """Seconds for all of it."""
+SHARES = 3
+"""A state may take one of so many parts of the memory that is free, together with those that come beside it: it is
+there twice while it is put together, and once more as the engine's own."""
 PROGRESS_PAUSE = 0.25
 """Seconds between two chunks that say how far it is: about a slice of own prefill."""
 
@@ -46,6 +50,7 @@ class PrefillElsewhere:
         self._bus = bus
         self._engine = engine
         self._layers = layers
+        self._fetching = 0
 
     async def with_state(
         self, prompt: Prompt, task_id: TaskId, source: PrefillSource, taken_at: float, send: Send
@@ -54,6 +59,8 @@ class PrefillElsewhere:
 
         `taken_at`: when the task was taken, monotonic; `send` gets how far it is, now and then.
         """
+        if len(prompt.tokens) - 1 < MISSING_LEAST:
+            return prompt  # without waiting for the engine's step to end
         held = await self._engine.held(prompt.tokens)
         if len(prompt.tokens) - 1 - held < MISSING_LEAST:
             return prompt
@@ -62,8 +69,8 @@ class PrefillElsewhere:
         try:
             async with asyncio.timeout(STATE_PATIENCE):
                 state = await self._state(prompt.tokens, task_id, source, send)
-        except (ExoError, TimeoutError) as error:
-            reason = str(error) or f"its state did not come within {STATE_PATIENCE:.0f} s"
+        except (ExoError, TimeoutError, MemoryError) as error:
+            reason = str(error) or f"its state did not come within {STATE_PATIENCE:.0f} s, or memory had no room for it"
             logger.warning("instance %s did not prefill %s, so this one does: %s", source.instance, task_id, reason)
             return replace(prompt, attempt=_ended(attempt, asked_at, error=reason))
         return replace(prompt, state=state, attempt=_ended(attempt, asked_at, tokens=state.tokens))
@@ -75,7 +82,12 @@ class PrefillElsewhere:
         asked = PrefillAsked(task_id=task_id, key=new_key(), tokens=tuple(tokens))
         port = await ask_prefill(self._bus, source.instance, asked, ANSWER_PATIENCE)
         progress = _Progress(len(tokens), self._layers, send)
-        state = await fetch(source.host, port, asked.key, PIECE_PATIENCE, on_piece=progress.take)
+        self._fetching += 1
+        try:
+            most = available_memory() // (SHARES * self._fetching)
+            state = await fetch(source.host, port, asked.key, PIECE_PATIENCE, most, progress.take)
+        finally:
+            self._fetching -= 1
         if state.tokens != len(tokens) - 1:
             raise Retryable(f"its state is of {state.tokens} tokens, and {len(tokens) - 1} were asked for")
         return state

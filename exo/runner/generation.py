@@ -145,7 +145,7 @@ class Generation:
         attempt = self.attempt
         if attempt is None or attempt.error or self.prefill_at is None:
             return attempt
-        tokens = min(attempt.tokens, self.cached_tokens)
+        tokens = attempt.tokens if self.cached_tokens >= attempt.tokens else 0
         return attempt.replaced({"tokens": tokens, "error": "" if tokens else "the engine here did not take its state"})
 
     def _timings(self) -> Timings:

@@ -67,7 +67,7 @@ class RunnerLoop:
         self._tokenizer = tokenizer
         self._preparer = Preparer(bus, tokenizer)
         self._elsewhere = PrefillElsewhere(bus, engine, spec.shard.card.layers)
-        self._prefilling = Prefilling(engine, spec.instance.slots, tokenizer.vocabulary_size)
+        self._prefilling = Prefilling(engine, tokenizer.vocabulary_size)
         self._chunks = ChunkPublisher(bus)
         self._opening: dict[TaskId, _Opened] = {}
         self._last_start: asyncio.Task[None] | None = None

@@ -21,6 +21,7 @@ from exo.bus.counts import answer_counts
 from exo.bus.inbox import send_report
 from exo.bus.prefills import answer_prefills
 from exo.bus.tasks import last_task
+from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
 from exo.domain.messages.beat import RunnerBeat
 from exo.domain.messages.reports import RunnerStatusSeen
@@ -144,7 +145,10 @@ def warm_up(engine: Engine) -> float:
     """Run a short prompt; the speed of decoding, tokens per second. Called in the engine's thread."""
     task_id = TaskId("warm-up")
     prompt = _warm_up_prompt(engine)
-    engine.submit(task_id, prompt, SamplingParams(temperature=0, max_tokens=WARM_UP_TOKENS))
+    try:
+        engine.submit(task_id, prompt, SamplingParams(temperature=0, max_tokens=WARM_UP_TOKENS))
+    except Rejected:
+        engine.embed(task_id, [[0]], EmbeddingParams())  # a model that some engines load for vectors alone
     times: list[float] = []
     while engine.in_flight:
         times += [time.monotonic() for output in engine.step() if isinstance(output, TokenOutput)]

@@ -11,6 +11,9 @@ from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput
 from exo.runner.kv.outgoing import Outgoing
 from exo.runner.kv.serving import PrefillServer
 
+PROMPTS_MOST = 4
+"""At once. They share one engine: who asks for one more is better off with its own than in a queue."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
@@ -24,8 +27,8 @@ class _Computed:
 class Prefilling:
     """What is computed for others. Lives on the event loop."""
 
-    def __init__(self, engine: EngineThread, most: int, vocabulary_size: int) -> None:
-        """At most `most` prompts at once: who asks for more is better off with its own engine than in a queue."""
+    def __init__(self, engine: EngineThread, vocabulary_size: int, most: int = PROMPTS_MOST) -> None:
+        """At most `most` prompts at once."""
         self._engine = engine
         self._most = most
         self._vocabulary_size = vocabulary_size
@@ -36,7 +39,10 @@ class Prefilling:
     async def begin(self, asked: PrefillAsked) -> int:
         """Have the engine compute a prompt; the port at which its state can be had. Raises Rejected."""
         async with self._starting:
-            port = await self._server.start()  # with the first prompt: most runners are never asked
+            try:
+                port = await self._server.start()  # with the first prompt: most runners are never asked
+            except OSError as error:
+                raise Rejected(f"it has no port to hand a state out at: {error}") from error
         self._begin(asked)
         return port
 

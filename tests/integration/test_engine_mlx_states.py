@@ -102,6 +102,19 @@ def test_each_slice_is_handed_out_layer_by_layer_before_the_next_is_begun(tiny_m
     assert len(pieces) > 2 * tiny_models.LAYERS
 
 
+def test_what_is_held_is_handed_out_in_parts(tiny_model: TinyModels) -> None:
+    """All layers of a long beginning, copied at once, would take memory that nobody has counted."""
+    scheduler, prompt = scheduler_of(tiny_model("llama"), 2048), tiny_models.prompt(5000)
+    first = handed_out(scheduler, prompt)
+    pieces: list[Piece] = []
+    again = handed_out(scheduler, prompt, pieces)
+    assert {piece.state.tokens for piece in pieces if isinstance(piece.state, AttentionState)} == {2048, 903}
+    for one, other in zip(first.layers, again.layers, strict=True):
+        assert isinstance(one, AttentionState) and isinstance(other, AttentionState)
+        assert np.array_equal(one.keys.raw, other.keys.raw)
+        assert np.array_equal(one.values.raw, other.values.raw)
+
+
 def test_others_decode_while_a_state_is_handed_out(tiny_model: TinyModels) -> None:
     folder = tiny_model("llama")
     scheduler = scheduler_of(folder, SLICE)

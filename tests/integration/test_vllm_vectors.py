@@ -16,6 +16,7 @@ from exo.errors import Rejected
 from exo.models.catalog import embedded
 from exo.runner.engines import make_engine
 from exo.runner.engines.base import Engine, PrefillOutput, VectorOutput
+from exo.runner.main import warm_up
 from tests import builders, tiny_models
 from tests.conftest import needs_mlx, needs_vllm
 
@@ -119,3 +120,8 @@ def test_what_it_does_not_do_is_refused(engines: Mapping[EngineName, Engine]) ->
         engine.embed(A, [[5]], EmbeddingParams())
     assert twice.value.code == "duplicate_task"
     assert drain(engine)
+
+
+def test_a_runner_warms_such_a_model_up(engines: Mapping[EngineName, Engine]) -> None:
+    assert warm_up(engines["vllm"]) == 0
+    assert engines["vllm"].in_flight == 0

@@ -104,6 +104,8 @@ def test_a_header_that_is_none_is_an_error(header: bytes) -> None:
         b'{"type": "arrays", "layer": 10000, "arrays": []}',
         b'{"type": "arrays", "layer": 0, "arrays": [' + b",".join([b"null"] * 17) + b"]}",
         b'{"type": "arrays", "layer": 0, "arrays": [{"dtype": "float32", "shape": [1, 1, 1, 1, 1, 1, 1, 1, 1]}]}',
+        b'{"type": "arrays", "layer": 0, "arrays": [{"dtype": "float32", "shape": [0, 1000000000000]}]}',
+        b'{"type": "arrays", "layer": 0, "arrays": [{"dtype": "float32", "shape": [0, 2147483648, 2147483648]}]}',
         b'{"type": "arrays", "layer": 0, "arrays": [{"dtype": "object", "shape": [1]}]}',
         b'{"type": "arrays", "layer": 0, "arrays": [{"dtype": "float32", "shape": [-1]}]}',
         b'{"type": "window", "layer": 0, "arrays": [null, null]}',

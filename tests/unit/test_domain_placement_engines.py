@@ -110,10 +110,13 @@ def test_weights_in_fp8_are_not_for_mlx() -> None:
     assert refused(cluster_of(("mlx",)), fp8).code == "not_offered"
 
 
-def test_weights_that_mlx_quantized_have_no_place_beside_cuda() -> None:
-    state = with_facts(cluster_of(("mlx",)), gpus=(Gpu(name="g", total_bytes=GB),))
+def test_weights_that_mlx_quantized_have_no_place_where_mlx_computes_on_cuda() -> None:
+    gpus = (Gpu(name="g", total_bytes=GB),)
+    on_gpu, on_cpu = (EngineFacts(name="mlx", runs=True, device=device) for device in ("gpu", "cpu"))
+    state = with_facts(cluster_of(("mlx",)), gpus=gpus, engine_facts=[on_gpu])
     assert "no matrix product of 4bit weights" in refused(state, QUANTIZED).reason
     assert placed(state).engine == "mlx"
+    assert placed(with_facts(state, engine_facts=[on_cpu]), QUANTIZED).engine == "mlx"
 
 
 def test_a_node_without_the_engine_says_why() -> None:
@@ -180,3 +183,12 @@ def test_previews_list_every_engine_with_its_speed_or_why_it_has_none() -> None:
 def test_previews_over_several_nodes_say_that_vllm_takes_one() -> None:
     found = [one for one in previews(cluster_of(), PlacementRequest(SMALL, min_nodes=2)) if one.engine == "vllm"]
     assert [one.code for one in found] == ["vllm_one_node_only"]
+
+
+def test_where_no_engine_has_a_place_the_reason_of_the_one_that_reads_the_model_is_told() -> None:
+    """What is loaded may be unloaded for want of memory, and is not for weights that an engine does not read."""
+    large = QUANTIZED.model_copy(update={"weight_bytes": 100 * GB})
+    refusal = refused(cluster_of(("vllm", "mlx")), large)
+    assert refusal.code == "insufficient_memory"
+    beside = QUANTIZED.model_copy(update={"weight_bytes": 12 * GB})
+    assert refused(with_instance(cluster_of(("vllm", "mlx")), "mlx"), beside).may_pass

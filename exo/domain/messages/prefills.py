@@ -16,7 +16,7 @@ class PrefillAsked(Frozen):
     task_id: TaskId
     key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Good for once."""
-    tokens: Annotated[tuple[TokenNumber, ...], Field(min_length=1)]
+    tokens: Annotated[tuple[TokenNumber, ...], Field(min_length=2)]
     """The prompt. Not its text: both sides are to compute the same tokens, whatever their templates."""
 
 

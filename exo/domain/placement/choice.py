@@ -1,6 +1,6 @@
 """The choice: the smallest group of nodes that can take a model; of equals, the one that has most of it already."""
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
@@ -18,6 +18,8 @@ from exo.domain.placement.survey import Survey, survey
 from exo.domain.shard import Sharding
 from exo.domain.state import State
 
+UNABLE: frozenset[RefusedCode] = frozenset({"no_engine", "not_offered"})
+"""Of an engine that cannot run the model on any node, however much room there were."""
 _STAGES: tuple[RefusedCode, ...] = ("no_ring", "insufficient_memory", "too_few_layers", "tensor_shape", "no_rdma")
 """What a group of nodes may lack. The last of these that any group came to is why there is no place."""
 
@@ -30,12 +32,20 @@ def place(state: State, request: PlacementRequest, leaving: Set[InstanceId] = NO
     for vLLM on GPUs with theirs, where nothing is placed, else with what is free of it. The fewest nodes win, then
     those with most of the model on their disks, then the most free memory. Where no engine is asked for, it is the
     first that has a place for it of those that nodes have, unless another was measured to be faster on the same node;
-    where none has a place, the first one's reason is told.
+    where none has a place, the reason of the one is told that comes closest.
     """
     ways = [replace(request, engine=engine) for engine in engines_for(state, request)]
     answers = [_place(state, way, leaving) for way in ways]
     placements = [answer for answer in answers if isinstance(answer, Placement)]
-    return fastest(state, request.card.model_id, placements) if placements else answers[0]
+    return fastest(state, request.card.model_id, placements) if placements else _closest(answers)
+
+
+def _closest(answers: Sequence[Placement | Refused]) -> Placement | Refused:
+    """Of refusals, the first that may pass, else the first of an engine that nodes have and that reads the model."""
+    refusals = [answer for answer in answers if isinstance(answer, Refused)]
+    may_pass = [refusal for refusal in refusals if refusal.may_pass]
+    able = [refusal for refusal in refusals if refusal.code not in UNABLE]
+    return (may_pass or able or refusals)[0]
 
 
 def _place(state: State, request: PlacementRequest, leaving: Set[InstanceId]) -> Placement | Refused:

@@ -44,13 +44,14 @@ def why_not_on(node: Node, card: ModelCard, engine: EngineName) -> str:
     if engine not in node.facts.engines:
         facts = node.facts.facts_of(engine)
         return f"has no {engine}" if facts is None or not facts.problem else f"has no {engine}: {facts.problem}"
-    if engine == "mlx" and is_mlx_format(card) and _has_cuda(node):
+    if engine == "mlx" and is_mlx_format(card) and _computes_on_cuda(node):
         return (
-            f"has a CUDA GPU, for which MLX has no matrix product of {card.quantization} weights: choose an "
+            f"has MLX on a CUDA GPU, for which it has no matrix product of {card.quantization} weights: choose an "
             "unquantized conversion, which vLLM reads"
         )
     return ""
 
 
-def _has_cuda(node: Node) -> bool:
-    return node.facts.system != "darwin" and bool(node.facts.gpus)
+def _computes_on_cuda(node: Node) -> bool:
+    mlx = node.facts.facts_of("mlx")
+    return node.facts.system != "darwin" and mlx is not None and mlx.device == "gpu"

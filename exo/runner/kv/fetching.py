@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from exo.errors import Retryable
 from exo.runner.kv.assembling import Assembly
 from exo.runner.kv.form import Piece, PromptState
-from exo.runner.kv.wire import End, Failure, read_frame
+from exo.runner.kv.wire import End, Failure, Waiting, read_frame
 
 CHUNK = 1 << 20
 """Bytes that are waited for at a time."""
@@ -52,8 +52,9 @@ async def fetch(
 ) -> PromptState:
     """The state that is handed out at `host:port` for this key.
 
-    It may take long, but `patience`, in seconds, is the most without a part of it. Raises Retryable with the reason
-    where nobody is there, the other fails or leaves, what comes is no state, or more than `most_bytes`.
+    It may take long, but `patience`, in seconds, is the most without a part of it, or the word that it is waited for
+    there too. Raises Retryable with the reason where nobody is there, the other fails or leaves, what comes is no
+    state, or more than `most_bytes`.
     """
     try:
         async with asyncio.timeout(patience):
@@ -76,6 +77,8 @@ async def _received(source: _Source, on_piece: OnPiece | None) -> PromptState:
             case End(tokens):
                 # What is joined may be gigabytes: the generations of this runner go on meanwhile.
                 return await asyncio.to_thread(assembly.finished, tokens)
+            case Waiting():
+                pass
             case piece:
                 assembly.take(piece)
                 if on_piece is not None:

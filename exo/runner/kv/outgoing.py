@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import TypeVar
 
 from exo.domain.ids import TaskId
-from exo.runner.kv.wire import End, Failure, Frame, Piece, written
+from exo.runner.kv.wire import End, Failure, Frame, Piece, Waiting, written
 
 T = TypeVar("T")
 
@@ -50,17 +50,27 @@ class Outgoing:
         self._frames = asyncio.Queue()
         return goes_on
 
-    async def send(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> None:
-        """Sends all of it, each part within `patience` seconds. Raises OutgoingOver where the peer leaves before."""
+    async def send(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float, word: float
+    ) -> None:
+        """Sends all of it, each part within `patience` seconds, and after each `word` seconds without a piece that it
+        is waited for. Raises OutgoingOver where the peer leaves before."""
         leaving = asyncio.create_task(_closed(reader))
         try:
             is_last = False
             while not is_last:
-                frame = await _unless(leaving, self._frames.get())
+                frame = await _unless(leaving, self._next(word))
                 await _unless(leaving, _write(frame, writer, patience))
-                is_last = not isinstance(frame, Piece)
+                is_last = isinstance(frame, End | Failure)
         finally:
             leaving.cancel()
+
+    async def _next(self, word: float) -> Frame:
+        try:
+            async with asyncio.timeout(word):
+                return await self._frames.get()
+        except TimeoutError:
+            return Waiting()
 
     def _end(self, frame: End | Failure) -> None:
         if not self._ended:

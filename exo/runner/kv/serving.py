@@ -17,6 +17,8 @@ COME_PATIENCE = 10.0
 """Seconds within which whoever asked for a state comes for it."""
 KEY_PATIENCE = 5.0
 """Seconds that a connection has to show its key."""
+WORD = 5.0
+"""Seconds without a piece after which the other runner is told that the engine is busy with others, and not gone."""
 TAKE_PATIENCE = 30.0
 """Seconds that a part of a state may take to be received."""
 
@@ -25,14 +27,20 @@ class PrefillServer:
     """Listens at a port of its own. Lives on the event loop; only `Outgoing` is called from the engine's thread."""
 
     def __init__(
-        self, on_left: Callable[[TaskId], None], come: float = COME_PATIENCE, take: float = TAKE_PATIENCE
+        self,
+        on_left: Callable[[TaskId], None],
+        come: float = COME_PATIENCE,
+        take: float = TAKE_PATIENCE,
+        word: float = WORD,
     ) -> None:
         """`on_left` is called, once, for a state that nobody waits for any more and that was not handed out whole: the
         engine need not compute it. It has `come` seconds to be asked for, and each of its parts `take` to be received.
+        Who waits for the next one is told so every `word` seconds.
         """
         self._on_left = on_left
         self._come = come
         self._take = take
+        self._word = word
         self._expected: dict[str, Outgoing] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -98,10 +106,13 @@ class PrefillServer:
         return None if known is None else self._expected.pop(known)
 
     async def _hand_out(self, outgoing: Outgoing, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        why = "it could not be sent"
         try:
-            await outgoing.send(reader, writer, self._take)
+            await outgoing.send(reader, writer, self._take, self._word)
         except OutgoingOver as left:
-            self._left(outgoing, str(left))
+            why = str(left)
+        finally:
+            self._left(outgoing, why)  # nothing where all of it was sent
 
     def _left(self, outgoing: Outgoing, why: str) -> None:
         if outgoing.leave():

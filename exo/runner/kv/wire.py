@@ -35,6 +35,8 @@ PIECE_MOST = 1 << 30
 LAYERS_MOST = 10_000
 ARRAYS_MOST = 16
 AXES_MOST = 8
+AXIS_MOST = 1 << 31
+"""Places on one axis. An axis of none would make any other one cost nothing."""
 REASON_MOST = 1000
 """Characters."""
 
@@ -47,13 +49,18 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing is there to be sent yet, and whoever sends is alive."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """There will be no state."""
 
     reason: str
 
 
-Frame = Piece | End | Failure
+Frame = Piece | Waiting | End | Failure
 
 Read = Callable[[int], Awaitable[bytes]]
 """Exactly so many bytes of a stream. Raises Retryable where they do not come."""
@@ -61,7 +68,7 @@ Read = Callable[[int], Awaitable[bytes]]
 
 class _Array(Frozen):
     dtype: DType
-    shape: Annotated[tuple[NonNegativeInt, ...], Field(max_length=AXES_MOST)]
+    shape: Annotated[tuple[Annotated[NonNegativeInt, Field(le=AXIS_MOST)], ...], Field(max_length=AXES_MOST)]
 
     @property
     def nbytes(self) -> int:
@@ -81,14 +88,17 @@ class _EndHeader(Frozen):
     tokens: NonNegativeInt
 
 
+class _WaitingHeader(Frozen):
+    type: Literal["waiting"] = "waiting"
+
+
 class _FailureHeader(Frozen):
     type: Literal["failure"] = "failure"
     reason: Annotated[str, Field(max_length=REASON_MOST)]
 
 
-_headers: TypeAdapter[_PieceHeader | _EndHeader | _FailureHeader] = TypeAdapter(
-    Annotated[_PieceHeader | _EndHeader | _FailureHeader, Field(discriminator="type")]
-)
+_Header = _PieceHeader | _WaitingHeader | _EndHeader | _FailureHeader
+_headers: TypeAdapter[_Header] = TypeAdapter(Annotated[_Header, Field(discriminator="type")])
 
 
 def written(frame: Frame) -> Iterator[bytes | memoryview]:
@@ -96,6 +106,8 @@ def written(frame: Frame) -> Iterator[bytes | memoryview]:
     match frame:
         case End(tokens):
             yield _with_length(_EndHeader(tokens=tokens))
+        case Waiting():
+            yield _with_length(_WaitingHeader())
         case Failure(reason):
             yield _with_length(_FailureHeader(reason=reason[:REASON_MOST]))
         case Piece():
@@ -119,6 +131,8 @@ async def read_frame(read: Read) -> Frame:
     match header:
         case _EndHeader():
             return End(header.tokens)
+        case _WaitingHeader():
+            return Waiting()
         case _FailureHeader():
             return Failure(header.reason)
         case _PieceHeader():
@@ -151,7 +165,10 @@ async def _read_piece(header: _PieceHeader, read: Read) -> Piece:
 
 
 def _numbers(array: _Array, data: bytes) -> Numbers:
-    return Numbers(array.dtype, np.frombuffer(data, RAW[array.dtype]).reshape(array.shape))
+    try:
+        return Numbers(array.dtype, np.frombuffer(data, RAW[array.dtype]).reshape(array.shape))
+    except ValueError as error:
+        raise Retryable(f"there is no array of the shape {array.shape}: {error}") from error
 
 
 def _layer_state(header: _PieceHeader, arrays: Sequence[Numbers | None]) -> LayerState:

@@ -13,6 +13,9 @@ from exo.runner.engines.mlx.arrays import numbers_of
 from exo.runner.engines.mlx.layers import LayerCache, compact_copy, grows, leaves
 from exo.runner.kv.form import ArraysState, AttentionState, LayerState, Piece, Sink, WindowState
 
+PART = 2048
+"""Tokens of a piece at most: as many as a slice of prefill has."""
+
 
 class HandingOut:
     """Of one prompt. Belongs to the engine's thread."""
@@ -25,8 +28,21 @@ class HandingOut:
     def hand_out(self, layers: Sequence[LayerCache], length: int) -> None:
         """Computes and hands out the keys and values of the next tokens, up to `length`, of the layers that keep all.
 
-        The state may have been described only, and not be computed yet.
+        The state may have been described only, and not be computed yet. What the prefix cache held is long: it goes out
+        in parts, so that there are copies of one part of it at a time.
         """
+        for end in range(self._given + PART, length, PART):
+            self._hand_out(layers, end)
+        self._hand_out(layers, length)
+
+    def hand_out_rest(self, layers: Sequence[LayerCache], length: int) -> None:
+        """Hands out what the other layers keep after all `length` tokens, which is known only then."""
+        self.hand_out(layers, length)
+        for number, layer in enumerate(leaves(layers)):
+            if not grows(layer):
+                self._sink(Piece(number, _whole(layer, length)))
+
+    def _hand_out(self, layers: Sequence[LayerCache], length: int) -> None:
         described = [
             (number, _tokens(layer, self._given, length))
             for number, layer in enumerate(leaves(layers))
@@ -37,13 +53,6 @@ class HandingOut:
         for number, arrays in described:
             self._sink(Piece(number, AttentionState(*map(numbers_of, arrays)), self._given))
         self._given = length
-
-    def hand_out_rest(self, layers: Sequence[LayerCache], length: int) -> None:
-        """Hands out what the other layers keep after all `length` tokens, which is known only then."""
-        self.hand_out(layers, length)
-        for number, layer in enumerate(leaves(layers)):
-            if not grows(layer):
-                self._sink(Piece(number, _whole(layer, length)))
 
 
 def _tokens(layer: LayerCache, start: int, end: int) -> tuple[mx.array, mx.array]:

@@ -11,7 +11,7 @@ from mlx_lm.generate import generation_stream
 from exo.domain.embedding import Pooling
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
-from exo.errors import Rejected
+from exo.errors import Rejected, one_line
 from exo.runner.engines.admission import MEMORY_PAUSE, UNLIMITED_RESERVE
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.mlx import memory
@@ -203,8 +203,8 @@ class Scheduler:
             with mx.stream(generation_stream):
                 kept = Kept(state.tokens, self._taking_in.layers(state))
                 self._keeping.put(tokens[: state.tokens], kept)
-        except Rejected as refusal:
-            logger.warning("the state from elsewhere for %s was left: %s", task_id, refusal.reason)
+        except (Rejected, *STEP_ERRORS) as error:
+            logger.warning("the state from elsewhere for %s was left: %s", task_id, _reason(error))
 
     def _advance(self) -> Sequence[EngineOutput]:
         """A slice of the prompts, or of the texts for vectors: where both wait, in turn, so that who decodes stands
@@ -370,3 +370,7 @@ def _logprobs(request: Request, response: TokenResponse) -> TokenLogprobs | None
 def _prefilled(prefill: Prefill) -> PrefillOutput:
     total = len(prefill.tokens)
     return PrefillOutput(prefill.request.task_id, total, total, prefill.cached, is_last=prefill.handing is not None)
+
+
+def _reason(error: Exception) -> str:
+    return error.reason if isinstance(error, Rejected) else one_line(error)

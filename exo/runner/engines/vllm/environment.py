@@ -11,6 +11,9 @@ SETTINGS = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # runners share the cores of a machine
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's loop is the runner's
     "VLLM_NO_USAGE_STATS": "1",
+    # Version 2, which vLLM takes on GPUs, refuses logits processors of others (`repetition.py`), holds seeds in 63
+    # bits, and warms up in blocks that have no memory yet (`cache/`).
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
 }
 
 

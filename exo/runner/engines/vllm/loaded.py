@@ -27,7 +27,7 @@ from exo.runner.engines.vllm.cache.hooks import Hooks, hooks
 from exo.runner.engines.vllm.kv.connector import transfer_config
 from exo.runner.engines.vllm.kv.exchange import Exchange
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
-from exo.runner.engines.vllm.memory import free_bytes, peak_bytes
+from exo.runner.engines.vllm.memory import UTILIZATION_LEAST, free_bytes, peak_bytes
 from exo.runner.engines.vllm.outputs import outputs_of
 from exo.runner.engines.vllm.prefills import Prefills
 from exo.runner.engines.vllm.repetition import RecentRepetition
@@ -36,9 +36,6 @@ from exo.runner.engines.vllm.spread import Spread, spread_of
 from exo.runner.engines.vllm.step_tokens import most_step_tokens
 from exo.runner.kv.form import PromptState, Sink
 from exo.runner.tokenizer import HuggingFaceTokenizer
-
-UTILIZATION_LEAST = 0.01
-"""vLLM does not begin where this share of a GPU is not free, and has no other use for it: the cache's size is said."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ import torch
 from exo.node.container import available_memory
 
 KILOBYTE = 1024
+UTILIZATION_LEAST = 0.01
+"""vLLM does not begin where this share of a GPU is not free, and has no other use for it: the cache's size is said."""
 
 
 def free_bytes() -> int:

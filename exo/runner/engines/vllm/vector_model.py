@@ -24,7 +24,7 @@ from exo.runner.engines.base import EngineOutput, Progress
 from exo.runner.engines.vectors import within_context
 from exo.runner.engines.vllm.cache import policy
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
-from exo.runner.engines.vllm.memory import free_bytes, peak_bytes
+from exo.runner.engines.vllm.memory import UTILIZATION_LEAST, free_bytes, peak_bytes
 from exo.runner.engines.vllm.step_tokens import most_step_tokens
 from exo.runner.engines.vllm.vector_texts import TextsRun
 from exo.runner.kv.form import PromptState, Sink
@@ -158,6 +158,7 @@ def _engine(card: ModelCard, folder: Path, on_progress: Progress) -> LLMEngine:
                 max_num_seqs=SLOTS,
                 max_num_batched_tokens=most_step_tokens(),
                 kv_cache_memory_bytes=blocks * block_bytes,
+                gpu_memory_utilization=UTILIZATION_LEAST,
                 block_size=policy.BLOCK,
                 enable_prefix_caching=False,  # of tokens that are not computed there is nothing to pool
                 load_format=FORMAT,

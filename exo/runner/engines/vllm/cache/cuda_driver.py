@@ -53,6 +53,7 @@ _ARGUMENTS = {
     "cuMemUnmap": (_Address, _Size),
     "cuMemSetAccess": (_Address, _Size, ctypes.POINTER(_Access), _Size),
     "cuMemsetD8_v2": (_Address, ctypes.c_ubyte, _Size),
+    "cuCtxSynchronize": (),
 }
 
 
@@ -90,18 +91,33 @@ class AddressRange:
 
     def map(self, index: int) -> int:
         """Memory for a piece, filled with zeros, and what it is known by. Raises MemoryError."""
-        handle, begin = _Handle(), self.begin + index * self.piece
+        handle = _Handle()
         _checked("cuMemCreate", ctypes.byref(handle), self.piece, ctypes.byref(self._properties), 0)
-        access = _Access(self._properties.location, READ_AND_WRITE)
-        _checked("cuMemMap", begin, self.piece, 0, handle, 0)
-        _checked("cuMemSetAccess", begin, self.piece, ctypes.byref(access), 1)
-        _checked("cuMemsetD8_v2", begin, 0, self.piece)
+        try:
+            _checked("cuMemMap", self._begin_of(index), self.piece, 0, handle, 0)
+        except (MemoryError, OSError):
+            _call("cuMemRelease", handle)
+            raise
+        try:
+            self._fill(index)
+        except (MemoryError, OSError):
+            self.unmap(index, handle.value)
+            raise
         return handle.value
 
     def unmap(self, index: int, handle: int) -> None:
-        """Gives a piece back. Nothing on the GPU may be about to use it."""
-        _checked("cuMemUnmap", self.begin + index * self.piece, self.piece)
+        """Gives a piece back, when what the GPU was told to do is done: it may be filling the piece still."""
+        _checked("cuCtxSynchronize")
+        _checked("cuMemUnmap", self._begin_of(index), self.piece)
         _checked("cuMemRelease", handle)
+
+    def _fill(self, index: int) -> None:
+        access = _Access(self._properties.location, READ_AND_WRITE)
+        _checked("cuMemSetAccess", self._begin_of(index), self.piece, ctypes.byref(access), 1)
+        _checked("cuMemsetD8_v2", self._begin_of(index), 0, self.piece)
+
+    def _begin_of(self, index: int) -> int:
+        return self.begin + index * self.piece
 
     def free(self) -> None:
         """Gives back the addresses, behind which no memory is any more."""

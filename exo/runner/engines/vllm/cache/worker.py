@@ -106,6 +106,11 @@ class GrowingWorker(Worker):
 class GrowingCpuWorker(GrowingWorker, CPUWorker):
     """On the CPU."""
 
+    def determine_available_memory(self) -> int:
+        """The limit that was asked for. vLLM refuses one that is not free at once, and most of it is never taken."""
+        asked = self.cache_config.kv_cache_memory_bytes
+        return super().determine_available_memory() if asked is None else asked
+
 
 class GrowingGpuWorker(GrowingWorker):
     """On one NVIDIA GPU."""
