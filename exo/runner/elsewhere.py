@@ -16,7 +16,6 @@ from exo.domain.prefill import PrefillAttempt, PrefillSource
 from exo.errors import ExoError, Rejected, Retryable
 from exo.node.container import available_memory
 from exo.runner.engine_thread import EngineThread
-from exo.runner.engines.base import Engine
 from exo.runner.kv.fetching import fetch
 from exo.runner.kv.form import AttentionState, Piece, PromptState
 from exo.runner.kv.keys import new_key
@@ -30,12 +29,12 @@ its prefill, and a short prompt would be held up by the long ones that the other
 ANSWER_PATIENCE = 5.0
 """Seconds for the other runner to answer. It does before it computes anything."""
 PIECE_PATIENCE = 30.0
-"""Seconds without any part of the state. Its engine may be busy with a long slice of another prompt."""
+"""Seconds in which nothing comes: the other runner says now and then that it is there, however busy its engine is."""
 STATE_PATIENCE = 600.0
 """Seconds for all of it."""
-SHARES = 3
-"""A state may take one of so many parts of the memory that is free, together with those that come beside it: it is
-there twice while it is put together, and once more as the engine's own."""
+MEMORY_SHARE = 3
+"""Of the host's free memory, the part that states on their way may fill is one of so many: as much again is for what
+the engine makes of them, and the rest is for what runs."""
 PROGRESS_PAUSE = 0.25
 """Seconds between two chunks that say how far it is: about a slice of own prefill."""
 
@@ -50,7 +49,8 @@ class PrefillElsewhere:
         self._bus = bus
         self._engine = engine
         self._layers = layers
-        self._fetching = 0
+        self._under_way = 0
+        """States that are being fetched."""
 
     async def with_state(
         self, prompt: Prompt, task_id: TaskId, source: PrefillSource, taken_at: float, send: Send
@@ -59,35 +59,36 @@ class PrefillElsewhere:
 
         `taken_at`: when the task was taken, monotonic; `send` gets how far it is, now and then.
         """
-        if len(prompt.tokens) - 1 < MISSING_LEAST:
-            return prompt  # without waiting for the engine's step to end
-        held = await self._engine.held(prompt.tokens)
-        if len(prompt.tokens) - 1 - held < MISSING_LEAST:
+        wanted = len(prompt.tokens) - 1
+        if wanted < MISSING_LEAST:
+            return prompt  # without a word to the engine, which answers between two steps only
+        refusal, held = await self._engine.call(lambda engine: (engine.exchanges, engine.held(prompt.tokens)))
+        if wanted - held < MISSING_LEAST:
             return prompt
         asked_at = time.monotonic()
         attempt = PrefillAttempt(instance_id=source.instance, asked_after=asked_at - taken_at)
         try:
             async with asyncio.timeout(STATE_PATIENCE):
+                if refusal:
+                    raise Rejected(f"the engine here takes no state: {refusal}")
                 state = await self._state(prompt.tokens, task_id, source, send)
-        except (ExoError, TimeoutError, MemoryError) as error:
-            reason = str(error) or f"its state did not come within {STATE_PATIENCE:.0f} s, or memory had no room for it"
+        except (ExoError, TimeoutError) as error:
+            reason = str(error) or f"its state did not come within {STATE_PATIENCE:.0f} s"
             logger.warning("instance %s did not prefill %s, so this one does: %s", source.instance, task_id, reason)
             return replace(prompt, attempt=_ended(attempt, asked_at, error=reason))
-        return replace(prompt, state=state, attempt=_ended(attempt, asked_at, tokens=state.tokens))
+        return replace(prompt, state=state, held=held, attempt=_ended(attempt, asked_at, tokens=state.tokens))
 
     async def _state(self, tokens: list[int], task_id: TaskId, source: PrefillSource, send: Send) -> PromptState:
         """Raises Rejected or Retryable with the reason where it does not come."""
-        if reason := await self._engine.call(_why_not):
-            raise Rejected(f"the engine here takes no state: {reason}")
         asked = PrefillAsked(task_id=task_id, key=new_key(), tokens=tuple(tokens))
         port = await ask_prefill(self._bus, source.instance, asked, ANSWER_PATIENCE)
         progress = _Progress(len(tokens), self._layers, send)
-        self._fetching += 1
+        self._under_way += 1
         try:
-            most = available_memory() // (SHARES * self._fetching)
+            most = available_memory() // MEMORY_SHARE // self._under_way
             state = await fetch(source.host, port, asked.key, PIECE_PATIENCE, most, progress.take)
         finally:
-            self._fetching -= 1
+            self._under_way -= 1
         if state.tokens != len(tokens) - 1:
             raise Retryable(f"its state is of {state.tokens} tokens, and {len(tokens) - 1} were asked for")
         return state
@@ -114,10 +115,6 @@ class _Progress:
             self._said = now
             done = min(self.total - 1, self._came // max(1, self.layers))
             await self.send(PrefillPiece(done=done, total=self.total))
-
-
-def _why_not(engine: Engine) -> str:
-    return engine.exchanges
 
 
 def _ended(attempt: PrefillAttempt, asked_at: float, *, tokens: int = 0, error: str = "") -> PrefillAttempt:

@@ -87,10 +87,6 @@ class EngineThread:
         self._calls.put(run)
         return await result
 
-    async def held(self, prompt: Sequence[int]) -> int:
-        """How many of a prompt's first tokens the engine need not compute. It answers between two steps."""
-        return await self.call(lambda engine: engine.held(prompt))
-
     def submit(
         self,
         task_id: TaskId,

@@ -29,6 +29,8 @@ class Generation:
     """What the answer begins with, before the model says anything."""
     attempt: PrefillAttempt | None = None
     """What came of asking another instance for the prompt's state."""
+    held: int = 0
+    """Tokens that the engine held before that state came."""
     completion_tokens: int = 0
     cached_tokens: int = 0
     prefill_at: float | None = None
@@ -145,7 +147,7 @@ class Generation:
         attempt = self.attempt
         if attempt is None or attempt.error or self.prefill_at is None:
             return attempt
-        tokens = attempt.tokens if self.cached_tokens >= attempt.tokens else 0
+        tokens = min(attempt.tokens, self.cached_tokens) if self.cached_tokens > self.held else 0
         return attempt.replaced({"tokens": tokens, "error": "" if tokens else "the engine here did not take its state"})
 
     def _timings(self) -> Timings:

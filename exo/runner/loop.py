@@ -67,7 +67,7 @@ class RunnerLoop:
         self._tokenizer = tokenizer
         self._preparer = Preparer(bus, tokenizer)
         self._elsewhere = PrefillElsewhere(bus, engine, spec.shard.card.layers)
-        self._prefilling = Prefilling(engine, tokenizer.vocabulary_size)
+        self._prefilling = Prefilling(engine, spec.instance.slots, tokenizer.vocabulary_size)
         self._chunks = ChunkPublisher(bus)
         self._opening: dict[TaskId, _Opened] = {}
         self._last_start: asyncio.Task[None] | None = None
@@ -84,6 +84,10 @@ class RunnerLoop:
     async def prefill(self, asked: PrefillAsked) -> int:
         """Compute a prompt for another instance; the port at which its state can be had. Raises Rejected."""
         return await self._prefilling.begin(asked)
+
+    async def close(self) -> None:
+        """Compute for no other instance any more."""
+        await self._prefilling.close()
 
     async def take_tasks(self, after: int) -> None:
         """Take the tasks after a stream sequence, without end."""
@@ -170,7 +174,15 @@ class RunnerLoop:
             return Embedding(opened.task, opened.taken_at)
         pipeline = open_output(prepared.request, prepared.tokens, self._tokenizer)
         echo = echoed(prepared.request, prepared.tokens, self._tokenizer)
-        return Generation(opened.task, pipeline, len(prepared.tokens), opened.taken_at, echo, prepared.attempt)
+        return Generation(
+            opened.task,
+            pipeline,
+            len(prepared.tokens),
+            opened.taken_at,
+            echo,
+            attempt=prepared.attempt,
+            held=prepared.held,
+        )
 
     async def _cancel(self, task_id: TaskId) -> None:
         if self._speaks and (opened := self._opening.get(task_id)):

@@ -136,9 +136,12 @@ async def _generate(
         await answer_prefills(bus, spec.instance.instance_id, loop.prefill)
     await _report(bus, spec, Ready(tokens_per_second=speed))
     logger.info("%s is ready on this node, %.1f tokens/s in one stream", spec.instance.model_id, speed)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(loop.take_tasks(after))
-        tasks.create_task(thread.run(loop.take_outputs))
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(loop.take_tasks(after))
+            tasks.create_task(thread.run(loop.take_outputs))
+    finally:
+        await loop.close()
 
 
 def warm_up(engine: Engine) -> float:

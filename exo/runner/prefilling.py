@@ -12,7 +12,8 @@ from exo.runner.kv.outgoing import Outgoing
 from exo.runner.kv.serving import PrefillServer
 
 PROMPTS_MOST = 4
-"""At once. They share one engine: who asks for one more is better off with its own than in a queue."""
+"""Prompts that are computed for others at once. They share the engine: with more, each takes longer than whoever asked
+would need for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,10 @@ class _Computed:
 class Prefilling:
     """What is computed for others. Lives on the event loop."""
 
-    def __init__(self, engine: EngineThread, vocabulary_size: int, most: int = PROMPTS_MOST) -> None:
-        """At most `most` prompts at once."""
+    def __init__(self, engine: EngineThread, most: int, vocabulary_size: int) -> None:
+        """`most`: requests that the engine runs side by side."""
         self._engine = engine
-        self._most = most
+        self._most = min(most, PROMPTS_MOST)
         self._vocabulary_size = vocabulary_size
         self._server = PrefillServer(self._leave)
         self._starting = asyncio.Lock()
@@ -42,7 +43,7 @@ class Prefilling:
             try:
                 port = await self._server.start()  # with the first prompt: most runners are never asked
             except OSError as error:
-                raise Rejected(f"it has no port to hand a state out at: {error}") from error
+                raise Rejected(f"it has no port to hand out states at: {error}") from error
         self._begin(asked)
         return port
 

@@ -42,6 +42,8 @@ class Prompt:
     guide: Guide | None
     state: PromptState | None = None
     """Of its first tokens, where another instance computed them."""
+    held: int = 0
+    """Tokens that the engine here held when it was asked for."""
     attempt: PrefillAttempt | None = None
     """What came of asking another instance."""
 

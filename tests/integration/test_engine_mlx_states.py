@@ -102,19 +102,6 @@ def test_each_slice_is_handed_out_layer_by_layer_before_the_next_is_begun(tiny_m
     assert len(pieces) > 2 * tiny_models.LAYERS
 
 
-def test_what_is_held_is_handed_out_in_parts(tiny_model: TinyModels) -> None:
-    """All layers of a long beginning, copied at once, would take memory that nobody has counted."""
-    scheduler, prompt = scheduler_of(tiny_model("llama"), 2048), tiny_models.prompt(5000)
-    first = handed_out(scheduler, prompt)
-    pieces: list[Piece] = []
-    again = handed_out(scheduler, prompt, pieces)
-    assert {piece.state.tokens for piece in pieces if isinstance(piece.state, AttentionState)} == {2048, 903}
-    for one, other in zip(first.layers, again.layers, strict=True):
-        assert isinstance(one, AttentionState) and isinstance(other, AttentionState)
-        assert np.array_equal(one.keys.raw, other.keys.raw)
-        assert np.array_equal(one.values.raw, other.values.raw)
-
-
 def test_others_decode_while_a_state_is_handed_out(tiny_model: TinyModels) -> None:
     folder = tiny_model("llama")
     scheduler = scheduler_of(folder, SLICE)
@@ -190,6 +177,29 @@ def test_a_state_that_memory_does_not_hold_is_left(tiny_model: TinyModels, caplo
     seen = gone_on(scheduler_of(folder, free_bytes=lambda: enough), prompt, state)
     assert f"memory for its {state.nbytes} bytes is not free" in caplog.text
     assert (seen.tokens[B], seen.cached[B]) == (expected(folder, prompt), 0)
+
+
+def test_a_state_refuses_no_prompt_that_fits_without_it(tiny_model: TinyModels) -> None:
+    folder = tiny_model("llama")
+    prompt = tiny_models.prompt(240)
+    state = handed_out(scheduler_of(folder), prompt)
+    enough = int(1.2 * 256 * state.nbytes / state.tokens)
+    free = [enough - state.nbytes]  # the state lies in the same memory until it was taken in
+    scheduler = scheduler_of(folder, free_bytes=lambda: free[0])
+    submit_with(scheduler, prompt, state)
+    free[0] = enough
+    assert drain(scheduler).tokens[B] == expected(folder, prompt)
+
+
+def test_what_is_held_of_a_long_prompt_is_handed_out_in_parts(tiny_model: TinyModels) -> None:
+    from exo.runner.engines.mlx.handing_out import PART
+
+    scheduler = scheduler_of(tiny_model("llama"))
+    prompt = tiny_models.prompt(PART + 100)
+    handed_out(scheduler, prompt)
+    pieces: list[Piece] = []
+    handed_out(scheduler, prompt, pieces)
+    assert max(piece.state.tokens for piece in pieces if isinstance(piece.state, AttentionState)) == PART
 
 
 def test_keys_and_values_of_all_tokens_fit_a_window(tiny_model: TinyModels) -> None:

@@ -13,7 +13,7 @@ from exo.runner.kv.form import AttentionState, Piece, PromptState
 from exo.runner.kv.keys import new_key
 from exo.runner.kv.outgoing import Outgoing
 from exo.runner.kv.serving import PrefillServer
-from exo.runner.kv.wire import End, Waiting, read_frame
+from exo.runner.kv.wire import End, Frame, Waiting, read_frame
 from tests.integration.conftest import Until
 from tests.kv_states import described, numbers
 
@@ -27,9 +27,9 @@ MEGABYTE = 1 << 20
 class Serving:
     """A server, and the tasks of which it said that nobody waits for them any more."""
 
-    def __init__(self, come: float = PATIENCE, take: float = PATIENCE, word: float = PATIENCE) -> None:
+    def __init__(self, come: float = PATIENCE, take: float = PATIENCE) -> None:
         self.left: asyncio.Queue[TaskId] = asyncio.Queue()
-        self.server = PrefillServer(self.left.put_nowait, come, take, word)
+        self.server = PrefillServer(self.left.put_nowait, come, take)
         self.port = 0
 
     async def fetched(self, key: str, patience: float = PATIENCE) -> PromptState:
@@ -41,8 +41,8 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(come: float = PATIENCE, take: float = PATIENCE, word: float = PATIENCE) -> AsyncGenerator[Serving]:
-    made = Serving(come, take, word)
+async def serving(come: float = PATIENCE, take: float = PATIENCE) -> AsyncGenerator[Serving]:
+    made = Serving(come, take)
     made.port = await made.server.start()
     try:
         yield made
@@ -113,32 +113,6 @@ async def test_several_states_are_handed_out_side_by_side() -> None:
         assert [len((await one).layers) for one in reversed(fetching)] == [1, 2, 3, 4]
 
 
-async def test_who_waits_for_a_busy_engine_is_told_that_it_is_there() -> None:
-    async with serving(word=SHORT) as it:
-        key = new_key()
-        outgoing = it.server.expect(TASK, key)
-        reader, writer = await asyncio.open_connection(HOST, it.port)
-        writer.write(key.encode())
-        async with asyncio.timeout(PATIENCE):
-            assert await read_frame(reader.readexactly) == Waiting()
-            outgoing.done(8)
-            while (frame := await read_frame(reader.readexactly)) == Waiting():
-                pass
-        assert frame == End(8)
-        writer.close()
-
-
-async def test_a_word_that_the_engine_is_busy_is_no_part_of_the_state() -> None:
-    async with serving(word=SHORT) as it:
-        key = new_key()
-        outgoing = it.server.expect(TASK, key)
-        fetching = asyncio.create_task(it.fetched(key))
-        await asyncio.wait([fetching], timeout=3 * SHORT)
-        await give(outgoing, [layer()])
-        outgoing.done(8)
-        assert (await fetching).tokens == 8
-
-
 async def test_the_reason_of_a_failure_reaches_the_other_runner() -> None:
     async with serving() as it:
         key = new_key()
@@ -204,6 +178,24 @@ async def test_a_peer_that_leaves_has_the_engine_told_once(until: Until) -> None
         assert await it.next_left() == TASK
         await give(outgoing, [layer()])
         outgoing.failed("cancelled")
+    assert it.left.empty()
+
+
+async def test_a_peer_of_an_engine_that_has_nothing_new_is_told_that_it_is_there() -> None:
+    async with serving(take=4 * SHORT) as it:
+        key = new_key()
+        outgoing = it.server.expect(TASK, key)
+        reader, writer = await asyncio.open_connection(HOST, it.port)
+        writer.write(key.encode())
+        async with asyncio.timeout(PATIENCE):
+            assert await read_frame(reader.readexactly) == Waiting()
+            assert await read_frame(reader.readexactly) == Waiting()
+            outgoing.done(8)
+            frame: Frame = Waiting()
+            while frame == Waiting():
+                frame = await read_frame(reader.readexactly)
+        assert frame == End(8)
+        writer.close()
     assert it.left.empty()
 
 

@@ -40,7 +40,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.thread = EngineThread(ScriptedEngine(), 4)
-        self.prefilling = Prefilling(self.thread, 256, most=1)
+        self.prefilling = Prefilling(self.thread, 1, 256)
 
     async def load(self) -> None:
         """Be ready to work."""
@@ -59,7 +59,7 @@ async def engine() -> AsyncIterator[Engine]:
     running = asyncio.create_task(made.thread.run(made.take))
     yield made
     await made.prefilling.close()
-    await made.thread.held([])  # what was to be cancelled is
+    await made.thread.call(lambda engine: engine.held([]))  # what was to be cancelled is
     running.cancel()
 
 
@@ -155,7 +155,7 @@ async def test_one_prompt_too_many_is_refused_and_so_are_unknown_tokens(engine: 
     assert await engine.prefilling.begin(first) > 0
     with pytest.raises(Rejected, match="computes 1 prompts for others already"):
         await engine.prefilling.begin(first.replaced({"task_id": TaskId("t2"), "key": new_key()}))
-    other = Prefilling(engine.thread, 256)
+    other = Prefilling(engine.thread, 4, 256)
     with pytest.raises(Rejected, match="has no token 256"):
         await other.begin(PrefillAsked(task_id=TaskId("t3"), key=new_key(), tokens=(1, 256)))
     await other.close()

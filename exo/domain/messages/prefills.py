@@ -17,7 +17,8 @@ class PrefillAsked(Frozen):
     key: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     """Good for once."""
     tokens: Annotated[tuple[TokenNumber, ...], Field(min_length=2)]
-    """The prompt. Not its text: both sides are to compute the same tokens, whatever their templates."""
+    """The prompt; the state is of all but its last token. Not its text: both sides are to compute the same tokens,
+    whatever their templates."""
 
 
 class PrefillOffered(Frozen):

@@ -37,7 +37,10 @@ class Assembly:
         states.append(piece.state)
 
     def finished(self, tokens: int) -> PromptState:
-        """The state of so many tokens. Raises Retryable where a layer is missing, or has other tokens."""
+        """The state of so many tokens, to be had once.
+
+        Raises Retryable where a layer is missing, or has other tokens.
+        """
         count = len(self._layers)
         if not count:
             raise Retryable("no layer came")
@@ -46,7 +49,8 @@ class Assembly:
             raise Retryable(f"layer {min(missing)} is missing of {max(self._layers) + 1}")
         for layer, states in self._layers.items():
             _check_length(layer, states, tokens, self._tokens.get(layer, 0))
-        return PromptState(tokens, tuple(_joined(self._layers[layer]) for layer in range(count)))
+        # The pieces of a layer go when it is joined: both of all layers together would be twice the state.
+        return PromptState(tokens, tuple(_joined(self._layers.pop(layer)) for layer in range(count)))
 
     def _check_continues(self, piece: Piece, state: AttentionState, before: Sequence[LayerState]) -> None:
         _check_same_kind(piece.layer, state, before[0] if before else state)

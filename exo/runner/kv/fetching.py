@@ -52,9 +52,8 @@ async def fetch(
 ) -> PromptState:
     """The state that is handed out at `host:port` for this key.
 
-    It may take long, but `patience`, in seconds, is the most without a part of it, or the word that it is waited for
-    there too. Raises Retryable with the reason where nobody is there, the other fails or leaves, what comes is no
-    state, or more than `most_bytes`.
+    It may take long, but `patience`, in seconds, is the most without a part of it. Raises Retryable with the reason
+    where nobody is there, the other fails or leaves, what comes is no state, or more than `most_bytes`.
     """
     try:
         async with asyncio.timeout(patience):
@@ -64,6 +63,8 @@ async def fetch(
     try:
         writer.write(key.encode())
         return await _received(_Source(reader, patience, most_bytes), on_piece)
+    except MemoryError as error:
+        raise Retryable("there is no memory for the state") from error
     finally:
         writer.close()
 

@@ -50,24 +50,25 @@ class Outgoing:
         self._frames = asyncio.Queue()
         return goes_on
 
-    async def send(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float, word: float
-    ) -> None:
-        """Sends all of it, each part within `patience` seconds, and after each `word` seconds without a piece that it
-        is waited for. Raises OutgoingOver where the peer leaves before."""
+    async def send(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> None:
+        """Sends all of it, each part within `patience` seconds. Raises OutgoingOver where the peer leaves before.
+
+        Where nothing new comes for a fourth of that time, the peer is told so: its own patience is for a dead peer, and
+        not for an engine with much to do.
+        """
         leaving = asyncio.create_task(_closed(reader))
         try:
             is_last = False
             while not is_last:
-                frame = await _unless(leaving, self._next(word))
+                frame = await _unless(leaving, self._next(patience / 4))
                 await _unless(leaving, _write(frame, writer, patience))
                 is_last = isinstance(frame, End | Failure)
         finally:
             leaving.cancel()
 
-    async def _next(self, word: float) -> Frame:
+    async def _next(self, pause: float) -> Frame:
         try:
-            async with asyncio.timeout(word):
+            async with asyncio.timeout(pause):
                 return await self._frames.get()
         except TimeoutError:
             return Waiting()

@@ -17,8 +17,6 @@ COME_PATIENCE = 10.0
 """Seconds within which whoever asked for a state comes for it."""
 KEY_PATIENCE = 5.0
 """Seconds that a connection has to show its key."""
-WORD = 5.0
-"""Seconds without a piece after which the other runner is told that the engine is busy with others, and not gone."""
 TAKE_PATIENCE = 30.0
 """Seconds that a part of a state may take to be received."""
 
@@ -27,20 +25,14 @@ class PrefillServer:
     """Listens at a port of its own. Lives on the event loop; only `Outgoing` is called from the engine's thread."""
 
     def __init__(
-        self,
-        on_left: Callable[[TaskId], None],
-        come: float = COME_PATIENCE,
-        take: float = TAKE_PATIENCE,
-        word: float = WORD,
+        self, on_left: Callable[[TaskId], None], come: float = COME_PATIENCE, take: float = TAKE_PATIENCE
     ) -> None:
         """`on_left` is called, once, for a state that nobody waits for any more and that was not handed out whole: the
         engine need not compute it. It has `come` seconds to be asked for, and each of its parts `take` to be received.
-        Who waits for the next one is told so every `word` seconds.
         """
         self._on_left = on_left
         self._come = come
         self._take = take
-        self._word = word
         self._expected: dict[str, Outgoing] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -93,7 +85,16 @@ class PrefillServer:
             if outgoing is not None:
                 await self._hand_out(outgoing, reader, writer)
         finally:
-            writer.close()
+            await self._hang_up(writer)
+
+    async def _hang_up(self, writer: asyncio.StreamWriter) -> None:
+        """Ends a connection, whatever the peer does with the last bytes."""
+        writer.close()
+        try:
+            async with asyncio.timeout(self._take):
+                await writer.wait_closed()
+        except (TimeoutError, OSError):
+            writer.transport.abort()
 
     async def _asked_for(self, reader: asyncio.StreamReader) -> Outgoing | None:
         """The state whose key a connection shows, which is good for one time; None for anything else."""
@@ -106,13 +107,13 @@ class PrefillServer:
         return None if known is None else self._expected.pop(known)
 
     async def _hand_out(self, outgoing: Outgoing, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        why = "it could not be sent"
+        why = "it could not be handed out"
         try:
-            await outgoing.send(reader, writer, self._take, self._word)
+            await outgoing.send(reader, writer, self._take)
         except OutgoingOver as left:
             why = str(left)
         finally:
-            self._left(outgoing, why)  # nothing where all of it was sent
+            self._left(outgoing, why)  # which is nothing where all of it was sent
 
     def _left(self, outgoing: Outgoing, why: str) -> None:
         if outgoing.leave():

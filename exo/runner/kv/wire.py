@@ -36,7 +36,6 @@ LAYERS_MOST = 10_000
 ARRAYS_MOST = 16
 AXES_MOST = 8
 AXIS_MOST = 1 << 31
-"""Places on one axis. An axis of none would make any other one cost nothing."""
 REASON_MOST = 1000
 """Characters."""
 
@@ -49,18 +48,18 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Nothing is there to be sent yet, and whoever sends is alive."""
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
     """There will be no state."""
 
     reason: str
 
 
-Frame = Piece | Waiting | End | Failure
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Whoever computes the state is there, and has nothing new of it."""
+
+
+Frame = Piece | End | Failure | Waiting
 
 Read = Callable[[int], Awaitable[bytes]]
 """Exactly so many bytes of a stream. Raises Retryable where they do not come."""
@@ -68,7 +67,7 @@ Read = Callable[[int], Awaitable[bytes]]
 
 class _Array(Frozen):
     dtype: DType
-    shape: Annotated[tuple[Annotated[NonNegativeInt, Field(le=AXIS_MOST)], ...], Field(max_length=AXES_MOST)]
+    shape: Annotated[tuple[Annotated[NonNegativeInt, Field(lt=AXIS_MOST)], ...], Field(max_length=AXES_MOST)]
 
     @property
     def nbytes(self) -> int:
@@ -88,16 +87,16 @@ class _EndHeader(Frozen):
     tokens: NonNegativeInt
 
 
-class _WaitingHeader(Frozen):
-    type: Literal["waiting"] = "waiting"
-
-
 class _FailureHeader(Frozen):
     type: Literal["failure"] = "failure"
     reason: Annotated[str, Field(max_length=REASON_MOST)]
 
 
-_Header = _PieceHeader | _WaitingHeader | _EndHeader | _FailureHeader
+class _WaitingHeader(Frozen):
+    type: Literal["waiting"] = "waiting"
+
+
+_Header = _PieceHeader | _EndHeader | _FailureHeader | _WaitingHeader
 _headers: TypeAdapter[_Header] = TypeAdapter(Annotated[_Header, Field(discriminator="type")])
 
 
@@ -106,10 +105,10 @@ def written(frame: Frame) -> Iterator[bytes | memoryview]:
     match frame:
         case End(tokens):
             yield _with_length(_EndHeader(tokens=tokens))
-        case Waiting():
-            yield _with_length(_WaitingHeader())
         case Failure(reason):
             yield _with_length(_FailureHeader(reason=reason[:REASON_MOST]))
+        case Waiting():
+            yield _with_length(_WaitingHeader())
         case Piece():
             yield _with_length(_piece_header(frame))
             for array in arrays_of(frame.state):
@@ -131,10 +130,10 @@ async def read_frame(read: Read) -> Frame:
     match header:
         case _EndHeader():
             return End(header.tokens)
-        case _WaitingHeader():
-            return Waiting()
         case _FailureHeader():
             return Failure(header.reason)
+        case _WaitingHeader():
+            return Waiting()
         case _PieceHeader():
             return await _read_piece(header, read)
 
@@ -167,8 +166,8 @@ async def _read_piece(header: _PieceHeader, read: Read) -> Piece:
 def _numbers(array: _Array, data: bytes) -> Numbers:
     try:
         return Numbers(array.dtype, np.frombuffer(data, RAW[array.dtype]).reshape(array.shape))
-    except ValueError as error:
-        raise Retryable(f"there is no array of the shape {array.shape}: {error}") from error
+    except ValueError as error:  # of no numbers, along axes that are too long together
+        raise Retryable(f"the stream is not one of a state: an array of {array.shape}") from error
 
 
 def _layer_state(header: _PieceHeader, arrays: Sequence[Numbers | None]) -> LayerState:

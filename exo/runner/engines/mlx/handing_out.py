@@ -14,7 +14,8 @@ from exo.runner.engines.mlx.layers import LayerCache, compact_copy, grows, leave
 from exo.runner.kv.form import ArraysState, AttentionState, LayerState, Piece, Sink, WindowState
 
 PART = 2048
-"""Tokens of a piece at most: as many as a slice of prefill has."""
+"""Tokens that are handed out at a time. A prefix cache may hold many more, and all of them at once would be a copy of
+its state, and a piece beyond what the wire takes."""
 
 
 class HandingOut:
@@ -28,12 +29,20 @@ class HandingOut:
     def hand_out(self, layers: Sequence[LayerCache], length: int) -> None:
         """Computes and hands out the keys and values of the next tokens, up to `length`, of the layers that keep all.
 
-        The state may have been described only, and not be computed yet. What the prefix cache held is long: it goes out
-        in parts, so that there are copies of one part of it at a time.
+        The state may have been described only, and not be computed yet.
         """
-        for end in range(self._given + PART, length, PART):
-            self._hand_out(layers, end)
-        self._hand_out(layers, length)
+        for start in range(self._given, length, PART):
+            self._hand_out_part(layers, start, min(start + PART, length))
+        self._given = length
+
+    def _hand_out_part(self, layers: Sequence[LayerCache], start: int, end: int) -> None:
+        described = [
+            (number, _tokens(layer, start, end)) for number, layer in enumerate(leaves(layers)) if grows(layer)
+        ]
+        for _, arrays in described:
+            mx.async_eval(*arrays)
+        for number, arrays in described:
+            self._sink(Piece(number, AttentionState(*map(numbers_of, arrays)), start))
 
     def hand_out_rest(self, layers: Sequence[LayerCache], length: int) -> None:
         """Hands out what the other layers keep after all `length` tokens, which is known only then."""
@@ -41,18 +50,6 @@ class HandingOut:
         for number, layer in enumerate(leaves(layers)):
             if not grows(layer):
                 self._sink(Piece(number, _whole(layer, length)))
-
-    def _hand_out(self, layers: Sequence[LayerCache], length: int) -> None:
-        described = [
-            (number, _tokens(layer, self._given, length))
-            for number, layer in enumerate(leaves(layers))
-            if grows(layer) and length > self._given
-        ]
-        for _, arrays in described:
-            mx.async_eval(*arrays)
-        for number, arrays in described:
-            self._sink(Piece(number, AttentionState(*map(numbers_of, arrays)), self._given))
-        self._given = length
 
 
 def _tokens(layer: LayerCache, start: int, end: int) -> tuple[mx.array, mx.array]:

@@ -49,12 +49,14 @@ class Keeping:
         (fits,) = self._ranks.agree([nbytes <= self._limit()])
         return bool(fits)
 
-    def put(self, tokens: Tokens, kept: Kept) -> None:
-        """Keeps a state, if it fits. Others may have to go for it."""
-        if self.fits(kept.nbytes):
+    def put(self, tokens: Tokens, kept: Kept) -> bool:
+        """Keeps a state, if it fits, and whether it does. Others may have to go for it."""
+        fits = self.fits(kept.nbytes)
+        if fits:
             evaluate(kept.layers)
             self._cache.put(tokens, kept)
             self.shrink()
+        return fits
 
     def shrink(self) -> None:
         """Gives up what is over the limit, which falls when other programs take memory, and lets them have it."""

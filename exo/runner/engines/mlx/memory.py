@@ -24,6 +24,11 @@ def free_bytes() -> int:
     return _available() + reusable
 
 
+def shares_host() -> bool:
+    """Whether arrays lie in the memory that this process has its own things in."""
+    return "free_memory" not in mx.device_info()
+
+
 def _available() -> int:
     available = available_memory()
     left = _address_space_left()

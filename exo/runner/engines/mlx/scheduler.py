@@ -11,7 +11,7 @@ from mlx_lm.generate import generation_stream
 from exo.domain.embedding import Pooling
 from exo.domain.ids import TaskId
 from exo.domain.logprobs import TokenLogprobs
-from exo.errors import Rejected, one_line
+from exo.errors import Rejected
 from exo.runner.engines.admission import MEMORY_PAUSE, UNLIMITED_RESERVE
 from exo.runner.engines.base import EngineOutput, FailedOutput, PrefillOutput, TokenOutput
 from exo.runner.engines.mlx import memory
@@ -130,7 +130,9 @@ class Scheduler:
         left, with a line in the log.
         """
         self._check_new(task_id)
-        self._queue.submit(task_id, prompt, choice, max_tokens, context, self.held_bytes)
+        # A state lies in the memory that MLX computes in, except on CUDA, and goes when it was taken in.
+        beside = state.nbytes if state is not None and memory.shares_host() else 0
+        self._queue.submit(task_id, prompt, choice, max_tokens, context, self.held_bytes + beside)
         if state is not None:
             self._take_in(task_id, as_tokens(prompt), state)
 
@@ -202,9 +204,10 @@ class Scheduler:
                 raise Rejected(f"memory for its {state.nbytes} bytes is not free beside what runs")
             with mx.stream(generation_stream):
                 kept = Kept(state.tokens, self._taking_in.layers(state))
-                self._keeping.put(tokens[: state.tokens], kept)
+                if not self._keeping.put(tokens[: state.tokens], kept):
+                    raise Rejected(f"memory for the {kept.nbytes} bytes of its caches is not free beside what runs")
         except (Rejected, *STEP_ERRORS) as error:
-            logger.warning("the state from elsewhere for %s was left: %s", task_id, _reason(error))
+            logger.warning("the state from elsewhere for %s was left: %s", task_id, error)
 
     def _advance(self) -> Sequence[EngineOutput]:
         """A slice of the prompts, or of the texts for vectors: where both wait, in turn, so that who decodes stands
@@ -370,7 +373,3 @@ def _logprobs(request: Request, response: TokenResponse) -> TokenLogprobs | None
 def _prefilled(prefill: Prefill) -> PrefillOutput:
     total = len(prefill.tokens)
     return PrefillOutput(prefill.request.task_id, total, total, prefill.cached, is_last=prefill.handing is not None)
-
-
-def _reason(error: Exception) -> str:
-    return error.reason if isinstance(error, Rejected) else one_line(error)

@@ -78,7 +78,7 @@ class Exchange:
                 raise Retryable(self.refusal)
             layers = fitting(state, self.shape, prompt_tokens)
             self.incoming[task_id] = Incoming(state.tokens, [_together(one, self.shape.dtype) for one in layers])
-        except (Retryable, RuntimeError, MemoryError) as error:  # torch has no narrower one for want of memory
+        except (Retryable, RuntimeError, MemoryError) as error:  # torch raises the latter two where memory is short
             logger.warning("the whole prompt of task %s is computed: %s", task_id, error)
 
     def arguments(self, task_id: TaskId) -> dict[str, object]:
