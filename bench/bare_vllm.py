@@ -21,11 +21,14 @@ def main() -> None:
     from vllm.inputs.engine import tokens_input
     from vllm.sampling_params import RequestOutputKind
 
+    from exo.runner.engines.vllm.memory import UTILIZATION_LEAST
+
     arguments = EngineArgs(
         model=sys.argv[1],
         dtype="float32",
         max_num_seqs=SLOTS,
         kv_cache_memory_bytes=VLLM_CACHE_BYTES,
+        gpu_memory_utilization=UTILIZATION_LEAST,
         block_size=32,
         disable_log_stats=True,
         enforce_eager=not torch.cuda.is_available(),

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -16,6 +18,7 @@ import httpx
 from bench.figures import Measured
 from exo.domain.limits import SLOTS
 from exo.domain.shard import EngineName
+from exo.runner.engines.vllm.environment import OF_OUR_ENGINE
 from exo.runner.engines.vllm.environment import SETTINGS as VLLM_SETTINGS
 from tests.stack import free_port
 
@@ -27,6 +30,18 @@ VLLM_CACHE_BYTES = 2**30
 
 READY_PATIENCE = 90.0
 """Seconds that a contender may take to load."""
+COMPILING_PATIENCE = 600.0
+"""The same on a GPU, for which vLLM compiles."""
+
+
+@cache
+def has_cuda() -> bool:
+    """Whether vLLM computes on a GPU, as it finds out itself."""
+    if find_spec("torch") is None:
+        return False
+    from exo.runner.engines.vllm.memory import is_on_gpu  # imports torch
+
+    return is_on_gpu()
 
 
 @contextmanager
@@ -135,11 +150,15 @@ def mlx_server(folder: Path, work: Path) -> Generator[str]:
 @contextmanager
 def vllm_server(folder: Path, work: Path) -> Generator[str]:
     """vLLM's own OpenAI server, as its package starts it: its engine has a process of its own; its base URL."""
+    from exo.runner.engines.vllm.memory import UTILIZATION_LEAST  # imports torch
+
     port = free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--block-size", "32"]
-    command += ["--kv-cache-memory-bytes", str(VLLM_CACHE_BYTES), "--max-num-seqs", str(SLOTS), "--enforce-eager"]
-    own = {name: value for name, value in VLLM_SETTINGS.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
+    command += ["--kv-cache-memory-bytes", str(VLLM_CACHE_BYTES), "--max-num-seqs", str(SLOTS)]
+    command += ["--gpu-memory-utilization", str(UTILIZATION_LEAST)]  # the cache's size is said, others are there too
+    command += [] if has_cuda() else ["--enforce-eager"]
+    own = {name: value for name, value in VLLM_SETTINGS.items() if name not in OF_OUR_ENGINE}
     with running(command, work / "vllm_server.log", {**own, "OMP_NUM_THREADS": "1"}):
         url = f"http://127.0.0.1:{port}"
         wait_ready(f"{url}/health")
@@ -164,8 +183,9 @@ def exo(work: Path, **settings: str) -> Generator[str]:
 
 
 def wait_ready(url: str) -> None:
-    """Return once a GET gives 200. Raises TimeoutError after READY_PATIENCE."""
-    deadline = time.monotonic() + READY_PATIENCE
+    """Return once a GET gives 200. Raises TimeoutError after READY_PATIENCE, or COMPILING_PATIENCE on a GPU."""
+    patience = COMPILING_PATIENCE if has_cuda() else READY_PATIENCE
+    deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         try:
             if httpx.get(url, timeout=5).status_code == 200:
@@ -173,7 +193,7 @@ def wait_ready(url: str) -> None:
         except httpx.TransportError:
             pass
         time.sleep(0.1)
-    raise TimeoutError(f"{url} was not ready within {READY_PATIENCE:.0f} s")
+    raise TimeoutError(f"{url} was not ready within {patience:.0f} s")
 
 
 LIBRARIES: Mapping[EngineName, Library] = {

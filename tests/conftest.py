@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from ctypes import CDLL
+from ctypes import CDLL, byref, c_int
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,12 +28,13 @@ needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="no vLLM is in
 
 
 def has_gpu() -> bool:
-    """Whether there is an NVIDIA GPU with a driver."""
+    """Whether there is an NVIDIA GPU that this process sees, with a driver: a driver may be there without one."""
     try:
-        CDLL("libcuda.so.1")
+        driver = CDLL("libcuda.so.1")
     except OSError:
         return False
-    return True
+    count = c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(byref(count)) == 0 and count.value > 0
 
 
 TinyModels = Callable[[str], Path]

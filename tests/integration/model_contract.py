@@ -44,7 +44,6 @@ class ModelContract(EngineContract):
 
     @pytest.mark.parametrize("penalty", ["presence_penalty", "frequency_penalty"])
     def test_a_penalty_ends_a_repetition(self, engine: Engine, penalty: str) -> None:
-        """Of a token that a bias makes the likeliest by little."""
         text = "Say yes. yes yes yes yes yes yes yes yes"
         free = self.alone(engine, text, GREEDY)
         held = self.alone(engine, text, GREEDY.model_copy(update={penalty: 2.0}))

@@ -15,6 +15,8 @@ SETTINGS = {
     # bits, and warms up in blocks that have no memory yet (`cache/`).
     "VLLM_USE_V2_MODEL_RUNNER": "0",
 }
+OF_OUR_ENGINE = {"VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_USE_V2_MODEL_RUNNER"}
+"""Those that vLLM's own server does without."""
 
 
 def prepare_environment(threads: int, ray: RayCluster | None = None) -> None:

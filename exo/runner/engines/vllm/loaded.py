@@ -27,7 +27,7 @@ from exo.runner.engines.vllm.cache.hooks import Hooks, hooks
 from exo.runner.engines.vllm.kv.connector import transfer_config
 from exo.runner.engines.vllm.kv.exchange import Exchange
 from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
-from exo.runner.engines.vllm.memory import UTILIZATION_LEAST, free_bytes, peak_bytes
+from exo.runner.engines.vllm.memory import UTILIZATION_LEAST, least_free, peak_bytes, peak_of_worker
 from exo.runner.engines.vllm.outputs import outputs_of
 from exo.runner.engines.vllm.prefills import Prefills
 from exo.runner.engines.vllm.repetition import RecentRepetition
@@ -69,9 +69,10 @@ class Loaded:
         self._runs: dict[TaskId, _Run] = {}
         self._exchange = Exchange()
         ours = hooks() if ray is None else Hooks()  # what another machine has free is not known here
-        self._engine = _engine(
-            card, folder, on_progress, (free or free_bytes)(), self._exchange, spread_of(card, ray), ours
-        )
+        self._spread = spread_of(card, ray)
+        free_now = least_free(self._spread.gpus) if free is None else free()
+        self._engine = _engine(card, folder, on_progress, free_now, self._exchange, self._spread, ours)
+        self._workers_peak = self._ask_workers_peak()
         self._cache = GrowingCache(self._engine, free, clock) if ours.grow else None
         self._prefills = Prefills(self._engine)
         self._room = self._engine.vllm_config.model_config.max_model_len
@@ -83,9 +84,10 @@ class Loaded:
 
     @property
     def peak_memory_bytes(self) -> int:
-        """Of torch's allocator and our cache, or of the process where the CPU computes."""
+        """Of torch's allocator and our cache, or of the process where the CPU computes. Of several ranks, that of the
+        one with most: as of when nothing was to do last, since only the engine's thread may ask them."""
         beside = self._cache.peak_bytes if self._cache is not None and torch.cuda.is_available() else 0
-        return peak_bytes() + beside
+        return (self._workers_peak or peak_bytes()) + beside
 
     @property
     def cache_bytes(self) -> int:
@@ -160,7 +162,10 @@ class Loaded:
 
     def rest(self) -> None:
         """Gives back memory that nothing uses."""
-        if self._cache is not None and not self._runs:
+        if self._runs:
+            return
+        self._workers_peak = self._ask_workers_peak()
+        if self._cache is not None:
             self._cache.shrink()
 
     def close(self) -> None:
@@ -170,6 +175,10 @@ class Loaded:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+
+    def _ask_workers_peak(self) -> int:
+        """0 where the only worker is in this process."""
+        return 0 if self._spread.ranks == 1 else max(self._engine.collective_rpc(peak_of_worker))
 
     def _starved(self) -> list[EngineOutput]:
         failed = [] if self._cache is None else self._cache.starved()
