@@ -145,7 +145,12 @@ def test_a_decision_does_not_depend_on_the_order_of_anything(case: Case) -> None
 def test_a_preview_that_is_offered_can_be_had_by_asking_for_it(case: Case) -> None:
     for preview in previews(case.state, PlacementRequest(case.card, context=1)):
         request = PlacementRequest(
-            case.card, context=1, sharding=preview.sharding, backend=preview.backend, min_nodes=preview.nodes
+            case.card,
+            context=1,
+            engine=preview.engine,
+            sharding=preview.sharding,
+            backend=preview.backend,
+            min_nodes=preview.nodes,
         )
         placement = place(case.state, request)
         if preview.placement is not None:
