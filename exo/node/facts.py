@@ -10,21 +10,21 @@ import psutil
 
 from exo import __version__
 from exo.domain.node import Gpu, NodeFacts
-from exo.domain.ray import RayCluster
 from exo.domain.shard import EngineName
 from exo.node.chip import chip
 from exo.node.container import memory_limit
 from exo.node.cores import usable_cores
 from exo.node.engines import Host, engine_facts, gpu_problem, offered
-from exo.node.gpus import gpus
+from exo.node.gpus import driver_answers, gpus
 from exo.node.interfaces import interfaces
 from exo.node.machine import machine
 from exo.node.pci import has_nvidia_gpu
+from exo.node.ray import RayHead
 from exo.node.thunderbolt import rdma_enabled, thunderbolt_ports
 
 
 def node_facts(
-    home: Path, chosen: Sequence[EngineName] = (), probe_port: int = 0, ray: RayCluster | None = None
+    home: Path, chosen: Sequence[EngineName] = (), probe_port: int = 0, ray: RayHead | None = None
 ) -> NodeFacts:
     """The facts; `chosen` and `ray` as in `engine_facts`. Memory and cores are those that this
     process may use, so that a container's limits count.
@@ -58,7 +58,9 @@ def _host(gpus: Sequence[Gpu]) -> Host:
     system = platform.system().lower()
     if system == "darwin":
         return Host(system, has_apple_gpu=bool(gpus))
-    return Host(system, "works" if gpus else "no driver" if has_nvidia_gpu() else "none")
+    if gpus:
+        return Host(system, "works")
+    return Host(system, "no driver" if has_nvidia_gpu() and not driver_answers() else "none")
 
 
 def usable_memory() -> int:

@@ -5,17 +5,18 @@ import sys
 
 from exo.domain.node import Gpu, GpuGauges
 from exo.node.nvml import TEMPERATURE_GPU, Nvml, handles, said, system_nvml
+from exo.node.visible_gpus import visible_handles
 
 UNIFIED_NAMES = ("GB10", "Thor", "Orin")
 """Chips whose GPU works in the machine's own memory: DGX Spark, Jetson."""
 
 
 def gpus(library: Nvml | None = None) -> tuple[Gpu, ...]:
-    """Every GPU, in NVML's order. With unified memory `total_bytes` is 0: the machine's own bytes already count it."""
+    """Those that CUDA shows. With unified memory `total_bytes` is 0: the machine's own bytes already count it."""
     if sys.platform == "darwin":
         return (Gpu(name="Apple GPU", total_bytes=0, unified=True),) if platform.machine() == "arm64" else ()
     nvml = library or system_nvml()
-    with handles(nvml) as found:
+    with visible_handles(nvml) as found:
         return tuple(_gpu(nvml, handle) for handle in found)
 
 
@@ -24,8 +25,14 @@ def gpu_gauges(library: Nvml | None = None) -> tuple[GpuGauges, ...]:
     if sys.platform == "darwin":
         return (GpuGauges(),) if platform.machine() == "arm64" else ()
     nvml = library or system_nvml()
-    with handles(nvml) as found:
+    with visible_handles(nvml) as found:
         return tuple(_gauges(nvml, handle) for handle in found)
+
+
+def driver_answers(library: Nvml | None = None) -> bool:
+    """Whether NVIDIA's driver lists a GPU, be it one that CUDA is told to hide."""
+    with handles(library or system_nvml()) as found:
+        return bool(found)
 
 
 def _gpu(nvml: Nvml, handle: object) -> Gpu:

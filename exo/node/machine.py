@@ -2,7 +2,7 @@
 
 import json
 import sys
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -28,7 +28,7 @@ PLACEHOLDERS = ("", "none", "to be filled by o.e.m.", "system product name", "de
 
 def machine() -> Machine:
     """This one. Where nothing says what it is, as in most containers, both fields say so."""
-    return _mac() if sys.platform == "darwin" else linux_machine()
+    return _PROFILE.machine() if sys.platform == "darwin" else linux_machine()
 
 
 def linux_machine(
@@ -41,7 +41,7 @@ def linux_machine(
 
 def product(maker: str, name: str) -> str:
     """What its maker calls the machine, the maker's own name included; empty for placeholders."""
-    maker, name = maker.replace("_", " "), name.replace("_", " ")
+    maker, name = maker.replace("_", " ").strip(), name.replace("_", " ").strip()
     if name.lower() in PLACEHOLDERS:
         return ""
     if maker.lower() in PLACEHOLDERS or maker.split()[0].lower() in name.lower():
@@ -71,9 +71,22 @@ def parse_system_profiler(text: str) -> Machine:
     return Machine(model=model, kind="laptop" if "MacBook" in model else "desktop")
 
 
-@cache
-def _mac() -> Machine:
-    return parse_system_profiler(output_of(SYSTEM_PROFILER, SYSTEM_PROFILER_SECONDS) or "")
+class MacProfile:
+    """What a Mac says of itself. Asking takes a while: an answer is kept, and without one it is asked again."""
+
+    def __init__(self, ask: Callable[[], str | None]) -> None:
+        """`ask`: what `system_profiler` says, None where it fails or takes too long."""
+        self._ask = ask
+        self._machine: Machine | None = None
+
+    def machine(self) -> Machine:
+        """As `parse_system_profiler`; a machine of which nothing is known until there is an answer."""
+        if self._machine is None and (text := self._ask()) is not None:
+            self._machine = parse_system_profiler(text)
+        return self._machine or Machine()
+
+
+_PROFILE = MacProfile(lambda: output_of(SYSTEM_PROFILER, SYSTEM_PROFILER_SECONDS))
 
 
 def _has_battery(power_supplies: Path) -> bool:

@@ -34,6 +34,7 @@ class Nvml(Protocol):
     def nvmlShutdown(self) -> None: ...  # noqa: N802
     def nvmlDeviceGetCount(self) -> int: ...  # noqa: N802
     def nvmlDeviceGetHandleByIndex(self, index: int, /) -> object: ...  # noqa: N802
+    def nvmlDeviceGetUUID(self, handle: object, /) -> str | bytes: ...  # noqa: N802
     def nvmlDeviceGetName(self, handle: object, /) -> str | bytes: ...  # noqa: N802
     def nvmlDeviceGetMemoryInfo(self, handle: object, /) -> Memory: ...  # noqa: N802
     def nvmlDeviceGetUtilizationRates(self, handle: object, /) -> Utilization: ...  # noqa: N802

@@ -24,6 +24,7 @@ from exo.node.facts import node_facts
 from exo.node.gauges import node_gauges
 from exo.node.identity import FILE, node_id
 from exo.node.probe import Identity, identified
+from exo.node.ray import RayHead
 from exo.worker.links import Links
 from exo.worker.models import Models
 from exo.worker.supervisor import Supervisor
@@ -76,6 +77,7 @@ class Worker:
         self._links = Links(settings.cluster, self._node_id)
         self._joining = asyncio.Event()
         self._probe_port = 0
+        self._ray = None if settings.ray is None else RayHead(settings.ray)
         self._reported: NodeSeen | None = None
         self._joined = False
 
@@ -138,7 +140,7 @@ class Worker:
         return NodeSeen(
             node_id=self._node_id,
             boot_id=self._boot_id,
-            facts=node_facts(self._settings.home, self._settings.engine, self._probe_port, self._settings.ray),
+            facts=node_facts(self._settings.home, self._settings.engine, self._probe_port, self._ray),
             available_bytes=gauges.memory_available_bytes,
             holdings=self._models.holdings,
             damaged=self._models.damaged,

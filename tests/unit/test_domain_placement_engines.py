@@ -8,7 +8,7 @@ from exo.domain.model_card import ModelCard
 from exo.domain.node import EngineFacts, Gpu, NodeFacts
 from exo.domain.placement import Placement, PlacementRequest, Refused, place
 from exo.domain.placement.previews import previews
-from exo.domain.shard import EngineName
+from exo.domain.shard import Backend, EngineName, Sharding
 from exo.domain.state import SPEEDS_KEPT, Node, Speed, State
 from tests import builders
 
@@ -183,6 +183,18 @@ def test_previews_list_every_engine_with_its_speed_or_why_it_has_none() -> None:
 def test_previews_over_several_nodes_say_that_vllm_takes_one() -> None:
     found = [one for one in previews(cluster_of(), PlacementRequest(SMALL, min_nodes=2)) if one.engine == "vllm"]
     assert [one.code for one in found] == ["vllm_one_node_only"]
+
+
+@pytest.mark.parametrize(
+    ("sharding", "backend", "is_listed"),
+    [("pipeline", "ring", True), ("tensor", "ring", False), ("pipeline", "jaccl", False)],
+)
+@pytest.mark.parametrize("engine", [None, "vllm"])
+def test_previews_of_a_sharding_or_backend_that_vllm_has_not_leave_it_out(
+    engine: EngineName | None, sharding: Sharding, backend: Backend, is_listed: bool
+) -> None:
+    found = previews(cluster_of(), PlacementRequest(SMALL, engine=engine), [sharding], [backend])
+    assert ("vllm" in {one.engine for one in found}) == is_listed
 
 
 def test_where_no_engine_has_a_place_the_reason_of_the_one_that_reads_the_model_is_told() -> None:

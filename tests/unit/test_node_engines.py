@@ -10,6 +10,7 @@ from exo.domain.node import EngineFacts
 from exo.domain.ray import RayCluster
 from exo.domain.shard import EngineName
 from exo.node.engines import Host, engine_facts, gpu_problem, offered
+from exo.node.ray import FAILURES, RayHead
 
 MLX = {"mlx": "0.32.4", "mlx-lm": "0.32.2"}
 MLX_CPU = MLX | {"mlx-cpu": "0.32.4"}
@@ -59,6 +60,7 @@ def test_an_engine_that_is_installed_runs(
         (LINUX, CUDA, "vllm", "build for NVIDIA GPUs, and there is none"),
         (NO_DRIVER, CUDA, "vllm", "its driver does not answer"),
         (MAC, {}, "vllm", "Linux alone"),
+        (MAC, VLLM_CPU, "vllm", "Linux alone"),
     ],
 )
 def test_an_engine_that_cannot_run_says_why(
@@ -133,7 +135,7 @@ def head() -> Iterator[RayCluster]:
 
 
 def test_vllm_divides_models_over_a_ray_cluster_that_answers(head: RayCluster) -> None:
-    one = engine_facts(WITH_GPU, (), (CUDA | RAY).get, head)[1]
+    one = engine_facts(WITH_GPU, (), (CUDA | RAY).get, RayHead(head))[1]
     assert (one.runs, one.machines, one.problem) == (True, 2, "")
 
 
@@ -148,13 +150,20 @@ def test_vllm_divides_models_over_a_ray_cluster_that_answers(head: RayCluster) -
 def test_vllm_is_not_offered_where_it_cannot_use_ray(
     head: RayCluster, host: Host, installed: Mapping[str, str], why: str
 ) -> None:
-    one = engine_facts(host, (), installed.get, head)[1]
+    one = engine_facts(host, (), installed.get, RayHead(head))[1]
     assert not one.runs
     assert re.search(why, one.problem)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1", "", "127.0.0.1:99999", "127.0.0.1:port", "[::1"])
 def test_a_ray_cluster_that_does_not_answer_is_told_with_how_to_start_one(address: str) -> None:
-    one = engine_facts(WITH_GPU, (), (CUDA | RAY).get, RayCluster(address=address, nodes=2))[1]
+    one = engine_facts(WITH_GPU, (), (CUDA | RAY).get, RayHead(RayCluster(address=address, nodes=2)))[1]
     assert not one.runs
     assert f"answers at {address or 'EXO_RAY_ADDRESS, which is not set'}: `ray start --head`" in one.problem
+
+
+def test_a_ray_head_that_misses_a_look_changes_nothing_and_one_that_misses_several_is_gone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        head = RayHead(RayCluster(address=f"127.0.0.1:{server.getsockname()[1]}", nodes=2))
+        assert head.problem(RAY.get) == ""
+    assert [bool(head.problem(RAY.get)) for _ in range(FAILURES)] == [False] * (FAILURES - 1) + [True]

@@ -17,9 +17,10 @@ from exo.node.container import cpu_quota, memory_left, memory_limit
 from exo.node.cores import OthersUse, compute_cores, usable_cores
 from exo.node.facts import node_facts, usable_memory
 from exo.node.gauges import node_gauges
-from exo.node.gpus import gpu_gauges, gpus
+from exo.node.gpus import driver_answers, gpu_gauges, gpus
 from exo.node.identity import node_id
 from exo.node.interfaces import interfaces
+from exo.node.visible_gpus import VARIABLE, visible
 
 
 def test_a_node_keeps_its_id(tmp_path: Path) -> None:
@@ -204,6 +205,10 @@ class Driver:
         self._ask("handle")
         return index
 
+    def nvmlDeviceGetUUID(self, handle: object, /) -> str | bytes:
+        self._ask("uuid")
+        return f"GPU-{handle}0".encode()
+
     def nvmlDeviceGetName(self, handle: object, /) -> str | bytes:
         self._ask("name")
         return self.name
@@ -257,6 +262,38 @@ def test_a_driver_that_refuses_means_no_gpu(refused: str) -> None:
 def test_figures_that_the_driver_does_not_say_are_none() -> None:
     (gauges,) = gpu_gauges(Driver(refuses=("memory", "load", "temperature", "power")))
     assert gauges.model_dump() == dict.fromkeys(("free_bytes", "utilization", "temperature_c", "power_w"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        (None, (0, 1, 2)),
+        ("", ()),
+        ("-1", ()),
+        ("1", (1,)),
+        ("2, 0", (2, 0)),
+        ("0,7,1", (0,)),
+        ("0,x,1", (0,)),
+        ("1,1", ()),
+        ("GPU-b1,GPU-a0", (2, 0)),
+        ("GPU-b", ()),
+        ("0,MIG-b1", (0, 1, 2)),
+    ],
+)
+def test_gpus_that_cuda_hides_do_not_count(wanted: str | None, left: tuple[int, ...]) -> None:
+    assert visible(wanted, ["GPU-a0", "GPU-b0", "GPU-b1"]) == left
+
+
+@linux_only
+@pytest.mark.parametrize(("wanted", "count"), [("0", 1), ("GPU-00", 1), ("", 0), ("1", 0)])
+def test_facts_and_gauges_are_of_the_gpus_that_cuda_shows(
+    wanted: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, wanted)
+    driver = Driver()
+    assert len(gpus(driver)) == len(gpu_gauges(driver)) == count
+    assert driver_answers(driver)
+    assert driver.open == 0
 
 
 def test_the_real_library_is_no_error_without_a_driver() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exo.domain.node import Machine
-from exo.node.machine import kind_of, linux_machine, machine, parse_system_profiler, product
+from exo.node.machine import MacProfile, kind_of, linux_machine, machine, parse_system_profiler, product
 from exo.node.pci import has_nvidia_gpu
 
 
@@ -31,6 +31,8 @@ def test_a_dgx_spark_stands_on_a_desk_though_its_firmware_says_server(tmp_path: 
         ("ASUS", "System Product Name", ""),
         ("To Be Filled By O.E.M.", "X570", "X570"),
         ("", "X570", "X570"),
+        ("_", "X570", "X570"),
+        ("LENOVO", "_", ""),
         ("LENOVO", "", ""),
     ],
 )
@@ -90,6 +92,13 @@ def test_a_mac_is_named_by_its_profiler(name: str, kind: str) -> None:
 @pytest.mark.parametrize("said", ["", "{}", "[]", "null", '{"SPHardwareDataType": []}', '{"SPHardwareDataType": [1]}'])
 def test_a_profiler_that_says_something_else_is_no_error(said: str) -> None:
     assert parse_system_profiler(said) == Machine()
+
+
+def test_a_profiler_that_took_too_long_is_asked_again_and_an_answer_is_kept() -> None:
+    answers = iter([None, '{"SPHardwareDataType": [{"machine_name": "Mac Studio"}]}'])
+    profile = MacProfile(lambda: next(answers))
+    studio = Machine(model="Mac Studio", kind="desktop")
+    assert [profile.machine() for _ in range(3)] == [Machine(), studio, studio]
 
 
 def test_this_machine_is_the_same_at_each_look() -> None:

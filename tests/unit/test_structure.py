@@ -22,6 +22,7 @@ ENVIRONMENT = {
     "exo/runner/output/harmony/vocabulary.py": "a package reads from there where its vocabulary is",
     "exo/runner/engines/mlx/blas.py": "BLAS takes its number of threads from there while it is loaded",
     "exo/runner/engines/vllm/environment.py": "vLLM and torch read it while they are imported",
+    "exo/node/visible_gpus.py": "CUDA is told there which GPUs to show",
     "exo/runner/engines/mlx/group.py": "mlx.distributed takes rank and addresses from there",
 }
 """The only files that may touch the environment, and why."""

@@ -67,7 +67,7 @@ class PlacementAnswer(TypedDict):
 
 
 Slots = Annotated[int | None, QueryParameter(name="slots", gt=0, le=SLOTS_MOST, description="As in /place_instance")]
-Engine = Annotated[EngineName | None, QueryParameter(name="engine", description="Absent: MLX")]
+Engine = Annotated[EngineName | None, QueryParameter(name="engine", description="Absent: the best that has a place")]
 ShardingName = Annotated[Sharding, QueryParameter(name="sharding", description="How it is cut over several nodes")]
 BackendName = Annotated[Backend, QueryParameter(name="backend", description="How the ranks talk")]
 MinNodes = Annotated[int, QueryParameter(name="min_nodes", gt=0, le=NODES_MOST, description="The fewest nodes")]

@@ -42,11 +42,13 @@ def previews(
     backends: Sequence[Backend] = BACKENDS,
 ) -> list[Preview]:
     """For MLX each of the shardings x backends x number of nodes from the least that is asked for, and vLLM, whether a
-    node has it or not. Where an engine is asked for, that one alone. One node has no sharding and no backend."""
+    node has it or not. Where an engine is asked for, that one alone. One node has no sharding and no backend in MLX;
+    vLLM's one way is a pipeline over a ring, and is left out where others are asked for."""
     ways: list[PlacementRequest] = []
     if request.engine != "vllm":
         ways += _ways(state, request, shardings, backends)
-    if request.engine == "vllm" or (request.engine is None and request.runs_in != "scripted"):
+    may_be_vllm = request.engine == "vllm" or (request.engine is None and request.runs_in != "scripted")
+    if may_be_vllm and "pipeline" in shardings and "ring" in backends:
         ways.append(replace(request, engine="vllm"))
     return [_preview(state, way) for way in ways]
 
