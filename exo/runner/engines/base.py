@@ -3,10 +3,12 @@
 All calls to one engine come from one thread, `load` first: arrays and streams belong to the thread that made them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
@@ -16,11 +18,13 @@ from exo.domain.sampling import FinishReason, SamplingParams
 from exo.domain.shard import Shard
 from exo.models.output_format import OutputFormat
 from exo.runner.engines.ranks import Peers, Ranks
-from exo.runner.kv.form import PromptState, Sink
 from exo.runner.output.detokenize import Detokenizer
 from exo.runner.output.harmony.vocabulary import OpenParser
 from exo.runner.structured.guide import Guide
 from exo.runner.structured.vocabulary import VocabularySource
+
+if TYPE_CHECKING:  # it imports numpy, which starts threads, and is not to be there before MLX has its BLAS
+    from exo.runner.kv.form import PromptState, Sink
 
 
 @dataclass(frozen=True, slots=True)
