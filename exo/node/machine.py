@@ -8,6 +8,7 @@ from typing import cast
 
 from exo.domain.node import Machine, MachineKind
 from exo.node.command import output_of
+from exo.node.small_file import text_of
 
 DMI = Path("/sys/class/dmi/id")
 POWER_SUPPLIES = Path("/sys/class/power_supply")
@@ -35,8 +36,8 @@ def linux_machine(
     dmi: Path = DMI, power_supplies: Path = POWER_SUPPLIES, device_tree_model: Path = DEVICE_TREE_MODEL
 ) -> Machine:
     """By what the firmware says (DMI), or the device tree of an ARM board, and by whether there is a battery."""
-    model = product(_text(dmi / "sys_vendor"), _text(dmi / "product_name")) or _text(device_tree_model)
-    return Machine(model=model, kind=kind_of(model, _text(dmi / "chassis_type"), _has_battery(power_supplies)))
+    model = product(text_of(dmi / "sys_vendor"), text_of(dmi / "product_name")) or text_of(device_tree_model)
+    return Machine(model=model, kind=kind_of(model, text_of(dmi / "chassis_type"), _has_battery(power_supplies)))
 
 
 def product(maker: str, name: str) -> str:
@@ -92,12 +93,4 @@ _PROFILE = MacProfile(lambda: output_of(SYSTEM_PROFILER, SYSTEM_PROFILER_SECONDS
 def _has_battery(power_supplies: Path) -> bool:
     """A battery of the machine's own: those of a mouse or a headset have the scope `Device`."""
     supplies = sorted(power_supplies.iterdir()) if power_supplies.is_dir() else []
-    return any(_text(one / "type") == "Battery" and _text(one / "scope") != "Device" for one in supplies)
-
-
-def _text(file: Path) -> str:
-    """Without what the kernel puts at its end; empty where it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").strip("\0 \n")
-    except OSError:
-        return ""
+    return any(text_of(one / "type") == "Battery" and text_of(one / "scope") != "Device" for one in supplies)

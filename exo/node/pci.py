@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from exo.node.small_file import text_of
+
 PCI = Path("/sys/bus/pci/devices")
 NVIDIA = "0x10de"
 DISPLAY = "0x03"
@@ -11,13 +13,6 @@ DISPLAY = "0x03"
 def has_nvidia_gpu(devices: Path = PCI) -> bool:
     """Whether there is one, with a driver or without. A container sees those of its host."""
     return any(
-        _text(device / "vendor") == NVIDIA and _text(device / "class").startswith(DISPLAY)
+        text_of(device / "vendor") == NVIDIA and text_of(device / "class").startswith(DISPLAY)
         for device in (devices.iterdir() if devices.is_dir() else ())
     )
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
