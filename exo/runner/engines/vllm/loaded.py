@@ -9,16 +9,13 @@ import torch
 import vllm
 from vllm import EngineArgs, LLMEngine, RequestOutput
 from vllm.config import StructuredOutputsConfig
-from vllm.exceptions import VLLMClientError
-from vllm.inputs.engine import tokens_input
 
 from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
-from exo.domain.limits import SLOTS
 from exo.domain.model_card import ModelCard
 from exo.domain.ray import RayCluster
 from exo.domain.sampling import SamplingParams
-from exo.errors import Fatal, Rejected, one_line
+from exo.errors import Rejected
 from exo.runner.engines.admission import check_fitting, completion_limit, context_limit, limit_asked_for
 from exo.runner.engines.base import EngineOutput, Progress
 from exo.runner.engines.vllm.cache import policy
@@ -26,14 +23,13 @@ from exo.runner.engines.vllm.cache.growing import Clock, FreeBytes, GrowingCache
 from exo.runner.engines.vllm.cache.hooks import Hooks, hooks
 from exo.runner.engines.vllm.kv.connector import transfer_config
 from exo.runner.engines.vllm.kv.exchange import Exchange
-from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
-from exo.runner.engines.vllm.memory import UTILIZATION_LEAST, least_free, peak_bytes, peak_of_worker
+from exo.runner.engines.vllm.making import CacheBlocks, add_request, made
+from exo.runner.engines.vllm.memory import least_free, peak_bytes, peak_of_worker
 from exo.runner.engines.vllm.outputs import outputs_of
 from exo.runner.engines.vllm.prefills import Prefills
 from exo.runner.engines.vllm.repetition import RecentRepetition
 from exo.runner.engines.vllm.sampling import prefill_params, vllm_params
 from exo.runner.engines.vllm.spread import Spread, spread_of
-from exo.runner.engines.vllm.step_tokens import most_step_tokens
 from exo.runner.kv.form import PromptState, Sink
 from exo.runner.tokenizer import HuggingFaceTokenizer
 
@@ -192,10 +188,10 @@ class Loaded:
     def _add(self, task_id: TaskId, prompt: Sequence[int], params: vllm.SamplingParams) -> str:
         """Gives vLLM's own id of the request."""
         try:
-            return self._engine.add_request(task_id, tokens_input(list(prompt)), params)
-        except (VLLMClientError, ValueError, TypeError, OverflowError) as error:
+            return add_request(self._engine, task_id, prompt, params)
+        except Rejected:
             self._exchange.forget(task_id)
-            raise Rejected(f"vLLM refuses the request: {one_line(error)}") from error
+            raise
 
     def _outputs(self, given: RequestOutput) -> list[EngineOutput]:
         task_id = TaskId(given.request_id)
@@ -217,33 +213,17 @@ def _engine(
     block_bytes = spread.part(card, card.kv_bytes(policy.BLOCK))
     size = policy.limit if ours.grow else policy.fixed
     blocks = size(card.context, free, spread.part(card, card.weight_bytes), block_bytes)
-    is_local = spread.executor is None
-    try:
-        with told(card.layers, on_progress) as file:
-            arguments = EngineArgs(
-                model=str(folder),
-                dtype="float32" if card.quantization == "float32" else "auto",
-                max_model_len=min(card.context, (blocks - 1) * policy.BLOCK),  # vLLM keeps a block for itself
-                max_num_seqs=SLOTS,
-                max_num_batched_tokens=most_step_tokens(),
-                kv_cache_memory_bytes=blocks * block_bytes,
-                gpu_memory_utilization=UTILIZATION_LEAST,
-                block_size=policy.BLOCK,
-                enable_prefix_caching=True,
-                scheduler_cls=ours.scheduler_cls,
-                worker_cls=ours.worker_cls,
-                async_scheduling=ours.async_scheduling,
-                load_format=FORMAT if is_local else "auto",  # no file of this machine reaches others
-                model_loader_extra_config={TOLD_FILE: str(file)} if is_local else {},
-                logits_processors=[RecentRepetition],
-                structured_outputs_config=StructuredOutputsConfig(backend="guidance"),
-                disable_log_stats=True,
-                enforce_eager=not torch.cuda.is_available(),  # on a CPU vLLM would compile for a minute, by a compiler
-                tensor_parallel_size=spread.gpus,
-                pipeline_parallel_size=spread.machines,
-                distributed_executor_backend=spread.executor,
-                kv_transfer_config=transfer_config(exchange) if spread.ranks == 1 else None,
-            )
-            return LLMEngine.from_engine_args(arguments)
-    except Exception as error:  # of any kind: it computes with what the files say
-        raise Fatal(f"vLLM cannot load {card.model_id}: {one_line(error)}") from error
+    own = EngineArgs(
+        model=str(folder),
+        enable_prefix_caching=True,
+        scheduler_cls=ours.scheduler_cls,
+        worker_cls=ours.worker_cls,
+        async_scheduling=ours.async_scheduling,
+        logits_processors=[RecentRepetition],
+        structured_outputs_config=StructuredOutputsConfig(backend="guidance"),
+        tensor_parallel_size=spread.gpus,
+        pipeline_parallel_size=spread.machines,
+        distributed_executor_backend=spread.executor,
+        kv_transfer_config=transfer_config(exchange) if spread.ranks == 1 else None,
+    )
+    return made(card, own, CacheBlocks(blocks, block_bytes), on_progress, is_local=spread.executor is None)

@@ -6,26 +6,21 @@ vLLM gives what the last layer gave for each token, and texts are pooled here: s
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import torch
 from vllm import EngineArgs, LLMEngine, PoolingOutput, PoolingParams, PoolingRequestOutput
 from vllm.config import PoolerConfig
-from vllm.exceptions import VLLMClientError
-from vllm.inputs.engine import tokens_input
 
 from exo.domain.embedding import EmbeddingParams
 from exo.domain.ids import TaskId
-from exo.domain.limits import SLOTS
 from exo.domain.model_card import ModelCard
 from exo.domain.sampling import SamplingParams
-from exo.errors import Fatal, Rejected, one_line
+from exo.errors import Rejected
 from exo.models.vector_form import VectorForm
 from exo.runner.engines.admission import context_limit
 from exo.runner.engines.base import EngineOutput, Progress
 from exo.runner.engines.vectors import within_context
 from exo.runner.engines.vllm.cache import policy
-from exo.runner.engines.vllm.loading import FORMAT, TOLD_FILE, told
-from exo.runner.engines.vllm.memory import UTILIZATION_LEAST, free_bytes, peak_bytes
-from exo.runner.engines.vllm.step_tokens import most_step_tokens
+from exo.runner.engines.vllm.making import CacheBlocks, add_request, made
+from exo.runner.engines.vllm.memory import free_bytes, peak_bytes
 from exo.runner.engines.vllm.vector_texts import TextsRun
 from exo.runner.kv.form import PromptState, Sink
 from exo.runner.tokenizer import HuggingFaceTokenizer
@@ -125,10 +120,7 @@ class VectorModel:
     def _submit(self, run: TextsRun, index: int, text: Sequence[int]) -> None:
         request_id = run.request_id(index)
         params = PoolingParams(task="token_embed", use_activation=False)
-        try:
-            self._engine.add_request(request_id, tokens_input(list(text)), params)
-        except (VLLMClientError, ValueError, TypeError, OverflowError) as error:
-            raise Rejected(f"vLLM refuses input[{index}]: {one_line(error)}", param=f"input[{index}]") from error
+        add_request(self._engine, request_id, text, params, f"input[{index}]")
         self._texts[request_id] = (run, index)
 
     def _outputs(self, given: PoolingRequestOutput[PoolingOutput]) -> list[EngineOutput]:
@@ -146,26 +138,11 @@ class VectorModel:
 def _engine(card: ModelCard, folder: Path, on_progress: Progress) -> LLMEngine:
     block_bytes = card.kv_bytes(policy.BLOCK)
     blocks = policy.fixed(card.context, free_bytes(), card.weight_bytes, block_bytes)
-    try:
-        with told(card.layers, on_progress) as file:
-            arguments = EngineArgs(
-                model=str(folder),
-                runner="pooling",
-                convert="embed",
-                pooler_config=PoolerConfig(seq_pooling_type="LAST", tok_pooling_type="ALL"),  # the first is not used
-                dtype="float32" if card.quantization == "float32" else "auto",
-                max_model_len=min(card.context, (blocks - 1) * policy.BLOCK),  # vLLM keeps a block for itself
-                max_num_seqs=SLOTS,
-                max_num_batched_tokens=most_step_tokens(),
-                kv_cache_memory_bytes=blocks * block_bytes,
-                gpu_memory_utilization=UTILIZATION_LEAST,
-                block_size=policy.BLOCK,
-                enable_prefix_caching=False,  # of tokens that are not computed there is nothing to pool
-                load_format=FORMAT,
-                model_loader_extra_config={TOLD_FILE: str(file)},
-                disable_log_stats=True,
-                enforce_eager=not torch.cuda.is_available(),
-            )
-            return LLMEngine.from_engine_args(arguments)
-    except Exception as error:  # of any kind: it computes with what the files say
-        raise Fatal(f"vLLM cannot load {card.model_id}: {one_line(error)}") from error
+    own = EngineArgs(
+        model=str(folder),
+        runner="pooling",
+        convert="embed",
+        pooler_config=PoolerConfig(seq_pooling_type="LAST", tok_pooling_type="ALL"),  # the first is not used
+        enable_prefix_caching=False,  # of tokens that are not computed there is nothing to pool
+    )
+    return made(card, own, CacheBlocks(blocks, block_bytes), on_progress)
