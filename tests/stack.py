@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,26 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 30.0) 
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout:.0f} s for {what}")
         time.sleep(0.02)
+
+
+@contextmanager
+def two_nodes(folder: Path, **settings: str) -> Generator[tuple["Stack", "Stack"]]:
+    """A node, and beside it a second worker, of which each reaches the other; stopped at the end."""
+    first = Stack(folder / "first", **settings)
+    second = Stack(folder / "second", **settings, nats_url=first.nats_url)
+    try:
+        first.start()
+        second.start(["worker"])
+        wait_until(lambda: first.is_up() and len(reaching(first)) == 2, "two nodes that reach each other", 60)
+        yield first, second
+    finally:
+        second.stop()
+        first.stop()
+
+
+def reaching(stack: "Stack") -> list[str]:
+    """The nodes that reach another one."""
+    return [node_id for node_id, node in stack.state()["nodes"].items() if node["links"]]
 
 
 def alive(pid: int) -> bool:

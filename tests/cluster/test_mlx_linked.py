@@ -11,7 +11,7 @@ import pytest
 from exo.models.catalog import EMBEDDED
 from tests.cluster.linked_pairs import LONG_PROMPT, Linked, placed_on
 from tests.conftest import needs_mlx
-from tests.stack import Stack, wait_until
+from tests.stack import Stack, two_nodes, wait_until
 
 pytestmark = [pytest.mark.slow, needs_mlx]
 
@@ -21,20 +21,8 @@ def workers(embedded_model: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     """A node, and beside it a second worker that reaches it."""
     folder = tmp_path_factory.mktemp("two")
     settings = {"engine": "mlx", "default_model": "none", "model_folders": str(embedded_model.parent), "offline": "1"}
-    first = Stack(folder / "first", **settings)
-    second = Stack(folder / "second", **settings, nats_url=first.nats_url)
-    try:
-        first.start()
-        second.start(["worker"])
-        wait_until(lambda: first.is_up() and len(reaching(first)) == 2, "two nodes that reach each other", 60)
-        yield first, second
-    finally:
-        second.stop()
-        first.stop()
-
-
-def reaching(stack: Stack) -> list[str]:
-    return [node_id for node_id, node in stack.state()["nodes"].items() if node["links"]]
+    with two_nodes(folder, **settings) as workers:
+        yield workers
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.cluster.chats import Chat, script, words
-from tests.stack import EXO, Stack, wait_until
+from tests.stack import EXO, Stack, reaching, two_nodes, wait_until
 
 MODEL = "exo/scripted"
 
@@ -21,16 +21,8 @@ MODEL = "exo/scripted"
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Stack]]:
     """A node, and beside it a second worker."""
     folder: Path = tmp_path_factory.mktemp("two")
-    first = Stack(folder / "first", default_model="none")
-    second = Stack(folder / "second", nats_url=first.nats_url)
-    try:
-        first.start()
-        second.start(["worker"])
-        wait_until(lambda: first.is_up() and len(linked(first)) == 2, "two nodes that reach each other", 60)
-        yield first, second
-    finally:
-        second.stop()
-        first.stop()
+    with two_nodes(folder, default_model="none") as workers:
+        yield workers
 
 
 @pytest.fixture
@@ -41,11 +33,6 @@ def stack(workers: tuple[Stack, Stack]) -> Stack:
 
 def nodes(stack: Stack) -> dict[str, Any]:
     return httpx.get(f"{stack.url}/state/nodes").json()
-
-
-def linked(stack: Stack) -> list[str]:
-    """The nodes that reach another one."""
-    return [node_id for node_id, node in nodes(stack).items() if node["links"]]
 
 
 def test_each_reaches_the_other_over_the_machine_itself(stack: Stack) -> None:
@@ -134,7 +121,7 @@ def test_placing_that_is_not_to_wait_says_where_and_no_more(stack: Stack) -> Non
 def both(workers: tuple[Stack, Stack]) -> Iterator[str]:
     """An instance over both nodes, ready."""
     stack, second = workers
-    wait_until(lambda: len(linked(stack)) == 2, "two nodes that reach each other")
+    wait_until(lambda: len(reaching(stack)) == 2, "two nodes that reach each other")
     placed = stack.cli("place", MODEL, "--min-nodes", "2")
     assert placed.returncode == 0, placed.stderr
     wait_until(stack.is_ready, "an instance over both nodes")

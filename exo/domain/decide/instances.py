@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from exo.domain.decide import ending
 from exo.domain.ids import InstanceId, ModelId, RunnerId
+from exo.domain.instance import Instance
 from exo.domain.messages.commands import DeleteInstance, LimitIdleTime, PlaceInstance
 from exo.domain.messages.events import Event, IdleTimeLimited, InstancePlaced
 from exo.domain.model_card import ModelCard
@@ -75,7 +76,12 @@ def limit_idle_time(state: State, command: LimitIdleTime) -> list[Event]:
 
 def delete_instance(state: State, command: DeleteInstance) -> list[Event]:
     """The instance deleted with all that runs on it. Raises Rejected where it is not there."""
-    instance = state.instances.get(command.instance_id)
+    return ending.delete_instance(state, instance_of(state, command.instance_id), "deleted by a command")
+
+
+def instance_of(state: State, instance_id: InstanceId, param: str | None = None) -> Instance:
+    """The instance. Raises Rejected where it is not there; `param`: where the command names it, if it names several."""
+    instance = state.instances.get(instance_id)
     if instance is None:
-        raise Rejected(f"there is no instance '{command.instance_id}'", code="instance_not_found")
-    return ending.delete_instance(state, instance, "deleted by a command")
+        raise Rejected(f"there is no instance '{instance_id}'", code="instance_not_found", param=param)
+    return instance

@@ -1,6 +1,6 @@
 """Decisions on which instance computes the prompts of which other."""
 
-from exo.domain.ids import InstanceId
+from exo.domain.decide.instances import instance_of
 from exo.domain.instance import Instance
 from exo.domain.messages.commands import LinkInstances, UnlinkInstances
 from exo.domain.messages.events import Event, InstancesLinked, InstancesUnlinked
@@ -11,8 +11,8 @@ from exo.errors import Rejected
 
 def link(state: State, command: LinkInstances) -> list[Event]:
     """The two instances linked. Raises Rejected where they cannot be, and says what would make it possible."""
-    prefill = _instance(state, command.prefill_id, "prefill_id")
-    decode = _instance(state, command.decode_id, "decode_id")
+    prefill = instance_of(state, command.prefill_id, "prefill_id")
+    decode = instance_of(state, command.decode_id, "decode_id")
     if prefill == decode:
         raise _refused("an instance needs no link to compute its own prompts: name two instances of one model")
     if prefill.model_id != decode.model_id:
@@ -29,7 +29,7 @@ def link(state: State, command: LinkInstances) -> list[Event]:
 
 def unlink(state: State, command: UnlinkInstances) -> list[Event]:
     """The link ended. Raises Rejected where nobody prefills for the instance."""
-    decode = _instance(state, command.decode_id, "decode_id")
+    decode = instance_of(state, command.decode_id, "decode_id")
     known = state.prefill_links.get(decode.instance_id)
     if known is None:
         raise Rejected(f"no other instance prefills for {_named(decode)}", code="link_not_found", param="decode_id")
@@ -37,13 +37,6 @@ def unlink(state: State, command: UnlinkInstances) -> list[Event]:
         prefill_id=known.prefill_id, decode_id=decode.instance_id, reason="unlinked by a command"
     )
     return [unlinked]
-
-
-def _instance(state: State, instance_id: InstanceId, param: str) -> Instance:
-    instance = state.instances.get(instance_id)
-    if instance is None:
-        raise Rejected(f"there is no instance '{instance_id}'", code="instance_not_found", param=param)
-    return instance
 
 
 def _refuse_if_spread(one: Instance) -> None:
