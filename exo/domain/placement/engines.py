@@ -53,5 +53,7 @@ def why_not_on(node: Node, card: ModelCard, engine: EngineName) -> str:
 
 
 def _computes_on_cuda(node: Node) -> bool:
+    """MLX on a node with such a GPU; one of before its engines said what they compute on is taken to use it."""
     mlx = node.facts.facts_of("mlx")
-    return node.facts.system != "darwin" and mlx is not None and mlx.device == "gpu"
+    has_cuda = node.facts.system != "darwin" and bool(node.facts.gpus)
+    return has_cuda and (mlx is None or mlx.device == "gpu")
